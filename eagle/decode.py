@@ -1,0 +1,111 @@
+"""The two ways to decode, one below the other: the target alone, and the target with a draft.
+
+Both take the same target, prompt, cache, sampler, stop rule and clock, and yield one `DecodeStep`
+for every forward pass of the target, so any difference between them is speculation's. Step 0 is
+the prefill and carries the first token.
+
+Between two steps the cache holds the prompt and all tokens but the last one, the root of the next
+tree; a caller that stops reading leaves everything in that state.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from eagle.errors import KVCacheFull
+from eagle.kv_cache import KVCache
+from eagle.models import DraftModel, TargetModel
+from eagle.sampling import Sampler
+from eagle.stopping import StopRule
+from eagle.tree import DraftTree
+from eagle.types import DecodeStep, MergedPrompt
+from eagle.verify import accept
+
+Clock = Callable[[], float]
+
+
+def autoregressive_decode(
+    target: TargetModel,
+    prompt: MergedPrompt,
+    cache: KVCache,
+    sampler: Sampler,
+    stop: StopRule,
+    *,
+    clock: Clock = time.perf_counter,
+) -> Iterator[DecodeStep]:
+    """One token a pass. Raises `KVCacheFull` before it computes anything."""
+    check_capacity(cache, len(prompt), stop.max_new_tokens, tree_size=1)
+    start = clock()
+    output = target.prefill(prompt, cache)
+    token = sampler.choose(output.logits[-1])
+    generated: list[int] = []
+
+    for index in range(stop.max_new_tokens):
+        kept, reason = stop.cut(generated, (token,))
+        generated += kept
+        yield DecodeStep(index, kept, 0, 0, 0.0, clock() - start, reason)
+        if reason is not None:
+            return
+        start = clock()
+        output = target.verify(DraftTree.root_only(token), prompt.rope_delta, cache)
+        token = sampler.choose(output.logits[-1])
+
+
+def speculative_decode(
+    target: TargetModel,
+    draft: DraftModel,
+    prompt: MergedPrompt,
+    cache: KVCache,
+    sampler: Sampler,
+    stop: StopRule,
+    *,
+    tree_size: int,
+    clock: Clock = time.perf_counter,
+) -> Iterator[DecodeStep]:
+    """Accepted draft tokens and one more a pass. Raises `KVCacheFull` before it computes."""
+    check_capacity(cache, len(prompt), stop.max_new_tokens, tree_size)
+    start = clock()
+    output = target.prefill(prompt, cache)
+    root = sampler.choose(output.logits[-1])
+    generated, reason = stop.cut((), (root,))
+    yield DecodeStep(0, generated, 0, 0, 0.0, clock() - start, reason)
+    if reason is not None:
+        return
+
+    start = clock()
+    draft.prefill(prompt, output.aux_hidden, root)
+    for index in range(1, stop.max_new_tokens):
+        # 1) Draft: a tree of likely continuations below the root.
+        tree = draft.propose()
+        drafted = clock()
+        # 2) Verify: one pass of the target over the whole tree; keep the path it agrees with.
+        committed = cache.length
+        output = target.verify(tree, prompt.rope_delta, cache)
+        result = accept(tree, output.logits, sampler)
+        cache.keep(committed, result.path)
+        # 3) Emit: the accepted tokens, then the target's own.
+        accepted = tuple(tree.token_ids[node] for node in result.path[1:])
+        kept, reason = stop.cut(generated, (*accepted, result.bonus_token))
+        generated += kept
+        num_accepted = min(result.num_accepted, len(kept))
+        yield DecodeStep(
+            index, kept, len(tree) - 1, num_accepted, drafted - start, clock() - drafted, reason
+        )
+        if reason is not None:
+            return
+        # 4) Refill: the draft sees the target's true hidden states of what was committed.
+        start = clock()
+        draft.advance(kept, output.aux_hidden[list(result.path)])
+
+
+def check_capacity(cache: KVCache, prompt_len: int, max_new_tokens: int, tree_size: int) -> None:
+    """Raise `KVCacheFull` when prompt, answer and one tree cannot all be held."""
+    needed = prompt_len + max_new_tokens + tree_size
+    if needed > cache.capacity:
+        raise KVCacheFull(
+            f"The prompt ({prompt_len} tokens), the longest answer ({max_new_tokens}) and the "
+            f"tokens verified at once ({tree_size}) need {needed} rows of the KV cache, which "
+            f"holds {cache.capacity}: lower --max-new-tokens, raise --max-kv-cache-capacity or "
+            f"shorten the prompt."
+        )
