@@ -1,0 +1,23 @@
+"""Errors of the application. Whoever shows them prints the message: it is a whole sentence."""
+
+from __future__ import annotations
+
+
+class VlmError(Exception):
+    """Base of everything a user can cause and correct."""
+
+
+class ConfigError(VlmError):
+    """Options that are wrong or do not fit each other."""
+
+
+class CheckpointError(VlmError):
+    """A checkpoint that is missing, incomplete or of a kind we do not run."""
+
+
+class PromptTooLong(VlmError):
+    """The prompt, or prompt and answer together, exceed a limit."""
+
+
+class ImagesNotSupported(VlmError):
+    """A picture was sent to a text-only base."""

@@ -1,0 +1,183 @@
+"""From `Settings` to a `VlmPipeline`: which files, which device, which number format, and why."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from eagle.checkpoint import resolve_checkpoint
+from eagle.drafting import Eagle3Draft
+from eagle.loading import DraftCheckpoint, TargetFacts, bind_draft, check_fit, read_draft
+from visual_encoder import create_encoder
+from visual_encoder.preprocess import ImagePreprocessor
+from vlm.cache_folder import cache_folder
+from vlm.checkpoint import base_config, load_language_model, sees_images
+from vlm.config import Settings
+from vlm.demo_model.compose import bundled_pair
+from vlm.errors import CheckpointError, ConfigError
+from vlm.language_model import LanguageModel
+from vlm.pipeline import PipelineInfo, Vision, VlmPipeline
+from vlm.prompt import PromptBuilder
+
+Progress = Callable[[str], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[T]):
+    """A resolved "auto" option and the reason for it."""
+
+    value: T
+    reason: str
+
+
+def load_pipeline(settings: Settings, on_progress: Progress) -> VlmPipeline:
+    """Load everything that `settings` names.
+
+    Raises `VlmError`, `EagleError` or `VisualEncoderError`, each in one sentence.
+    """
+    device = choose_device(settings.device)
+    dtype = choose_dtype(settings.dtype, device)
+    torch.set_num_threads(settings.threads or os.cpu_count() or 1)
+    base_dir, draft_dir = find_checkpoints(settings, on_progress)
+    config = base_config(base_dir)
+    checkpoint = None if draft_dir is None else read_draft(draft_dir)
+    aux_layers = () if checkpoint is None else check_fit(checkpoint, TargetFacts.from_json(config))
+
+    on_progress(f"Loading {base_name(settings)} ({dtype.reason})")
+    model = load_language_model(
+        base_dir, config, aux_layers=aux_layers, dtype=dtype.value, device=device
+    )
+    vision = load_vision(base_dir, config, settings, device, on_progress)
+    tokenizer = load_tokenizer(base_dir)
+    return VlmPipeline(
+        info=PipelineInfo(
+            base_name=base_name(settings),
+            draft_name=draft_name(settings),
+            device=str(device),
+            dtype=str(dtype.value).removeprefix("torch."),
+            dtype_reason=dtype.reason,
+            visual_engine=None if vision is None else vision.encoder.name,
+            visual_engine_reason="" if vision is None else vision.encoder.info.reason,
+            no_images_reason=None if vision else text_only_reason(config),
+        ),
+        settings=settings,
+        language_model=model,
+        prompt_builder=PromptBuilder(tokenizer, vision.image_token_id if vision else None),
+        eos_token_ids=eos_token_ids(base_dir, config),
+        draft=bind(checkpoint, model, settings),
+        vision=vision,
+    )
+
+
+def find_checkpoints(settings: Settings, on_progress: Progress) -> tuple[Path, Path | None]:
+    """Directories of the base and of its draft; the bundled pair when no base is named."""
+    if settings.base is None:
+        return bundled_pair(settings.base_weights, on_progress)
+    draft = None if settings.draft is None else resolve_checkpoint(settings.draft)
+    return resolve_checkpoint(settings.base), draft
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"--device '{name}' is unknown: use auto, cpu, cuda or cuda:N."
+        ) from error
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"--device '{name}' is not supported: use auto, cpu, cuda or cuda:N.")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"--device {name}: this machine has no usable NVIDIA GPU; use cpu.")
+    return device
+
+
+def choose_dtype(name: str, device: torch.device) -> Choice[torch.dtype]:
+    if name != "auto":
+        return Choice(getattr(torch, name), f"{name}, as asked")
+    if device.type == "cuda":
+        return Choice(torch.bfloat16, "bfloat16, the native format of GPUs")
+    # bfloat16 without hardware support is emulated, slower than float32.
+    if torch.backends.mkldnn.is_available() and cpu_has_bfloat16():
+        return Choice(torch.bfloat16, "bfloat16, which this CPU multiplies natively")
+    return Choice(torch.float32, "float32, since this CPU does not multiply bfloat16 natively")
+
+
+def cpu_has_bfloat16() -> bool:
+    supported: bool = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return supported
+
+
+def load_vision(
+    base_dir: Path,
+    config: dict[str, Any],
+    settings: Settings,
+    device: torch.device,
+    on_progress: Progress,
+) -> Vision | None:
+    """The eyes of a base that has them."""
+    if not sees_images(config):
+        return None
+    encoder = create_encoder(
+        settings.visual_engine,
+        base_dir,
+        device=device,
+        threads=torch.get_num_threads(),
+        cache_dir=cache_folder() / "engines",
+        on_progress=on_progress,
+    )
+    return Vision(ImagePreprocessor(base_dir), encoder, int(config["image_token_id"]))
+
+
+def load_tokenizer(base_dir: Path) -> PreTrainedTokenizerBase:
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(base_dir)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{base_dir} holds no usable tokenizer: {error}") from error
+    return tokenizer
+
+
+def eos_token_ids(base_dir: Path, config: dict[str, Any]) -> frozenset[int]:
+    """End-of-sequence tokens of generation_config.json, else of config.json."""
+    path = base_dir / "generation_config.json"
+    generation = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    text = config.get("text_config") or config
+    found = generation.get("eos_token_id", text.get("eos_token_id"))
+    if found is None:
+        raise CheckpointError(f"{base_dir} names no eos_token_id, so answers would not end.")
+    return frozenset(found if isinstance(found, list) else [found])
+
+
+def bind(
+    checkpoint: DraftCheckpoint | None, model: LanguageModel, settings: Settings
+) -> Eagle3Draft | None:
+    if checkpoint is None:
+        return None
+    head = bind_draft(checkpoint, model.embedding, dtype=model.dtype, device=model.device)
+    tree = settings.tree
+    # While a tree grows, its expanded nodes stand behind the committed tokens.
+    capacity = settings.max_kv_cache_capacity + tree.draft_step * tree.draft_top_k
+    return Eagle3Draft(head, tree, capacity)
+
+
+def base_name(settings: Settings) -> str:
+    return "the bundled model" if settings.base is None else Path(settings.base).name
+
+
+def draft_name(settings: Settings) -> str | None:
+    if settings.base is None:
+        return "the bundled draft"
+    return None if settings.draft is None else Path(settings.draft).name
+
+
+def text_only_reason(config: dict[str, Any]) -> str:
+    return f"The base is a text-only model ({config['model_type']}), so it takes no pictures."

@@ -1,0 +1,195 @@
+"""The life of a request on one screen: pictures, prompt, prefill, decode, events.
+
+Comes in: a `GenerationRequest`. Goes out: the events of `vlm.events`. It knows neither the page nor
+how models are loaded.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from eagle.decode import autoregressive_decode, speculative_decode
+from eagle.drafting import Eagle3Draft
+from eagle.kv_cache import KVCache
+from eagle.sampling import Sampler
+from eagle.stopping import StopRule
+from eagle.types import DecodeStep, MergedPrompt
+from visual_encoder import VisualEncoder
+from visual_encoder.preprocess import ImagePreprocessor
+from visual_encoder.types import ImagePatches, VisionFeatures
+from vlm.config import Settings
+from vlm.detokenize import TextStream, contains_stop_string
+from vlm.errors import ImagesNotSupported, PromptTooLong
+from vlm.events import Event, GenerationFinished, PrefillFinished, StepDecoded
+from vlm.language_model import LanguageModel
+from vlm.merge import merge, text_prompt
+from vlm.metrics import RunStats
+from vlm.prompt import PromptBuilder, TokenizedPrompt
+from vlm.requests import GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineInfo:
+    """What runs, and why: shown on the page and in the log."""
+
+    base_name: str
+    draft_name: str | None
+    device: str
+    dtype: str
+    dtype_reason: str
+    visual_engine: str | None
+    visual_engine_reason: str
+    no_images_reason: str | None  # None: the base takes pictures
+
+
+@dataclass(frozen=True, slots=True)
+class Vision:
+    """Everything that a base with eyes has and a text-only base lacks."""
+
+    preprocessor: ImagePreprocessor
+    encoder: VisualEncoder
+    image_token_id: int
+
+
+class VlmPipeline:
+    """Loaded models and the caches they decode in: one request at a time, in order."""
+
+    def __init__(
+        self,
+        *,
+        info: PipelineInfo,
+        settings: Settings,
+        language_model: LanguageModel,
+        prompt_builder: PromptBuilder,
+        eos_token_ids: frozenset[int],
+        draft: Eagle3Draft | None,
+        vision: Vision | None,
+    ) -> None:
+        self.info = info
+        self.settings = settings
+        self.language_model = language_model
+        self.prompt_builder = prompt_builder
+        self.eos_token_ids = eos_token_ids
+        self.draft = draft
+        self.vision = vision
+        self.cache: KVCache = language_model.new_cache(settings.max_kv_cache_capacity)
+        self.lock = threading.Lock()
+
+    def run(self, request: GenerationRequest) -> Iterator[Event]:
+        """Answer `request`. Closing the iterator stops decoding within one step.
+
+        Raises `VlmError`, `EagleError` or `VisualEncoderError`, before anything expensive where
+        the request itself is at fault. A second request waits for the first one's end.
+        """
+        with self.lock:
+            accepted = time.perf_counter()
+            patches = self._prepare_images(request)
+            prompt = self._prepare_prompt(request, patches)
+            features = self._encode(patches)
+            vision_seconds = time.perf_counter() - accepted
+            merged = self._merge(prompt, features)
+            text = TextStream(self.prompt_builder.tokenizer.backend_tokenizer, request.stop)
+            image_tokens = () if patches is None else patches.num_image_tokens
+
+            steps: list[DecodeStep] = []
+            times: list[float] = []
+            for step in self._decode(request, merged):
+                steps.append(step)
+                times.append(time.perf_counter() - accepted)
+                if step.index == 0:
+                    yield PrefillFinished(
+                        num_prompt_tokens=len(merged),
+                        image_tokens=image_tokens,
+                        vision_seconds=vision_seconds,
+                        prefill_seconds=step.verify_seconds,
+                        speculative=self._speculates(request),
+                    )
+                delta = text.push(step.token_ids)
+                if step.finish_reason is not None:
+                    delta += text.finish()
+                yield StepDecoded(step, delta, times[-1])
+            yield GenerationFinished(
+                RunStats(
+                    text=text.shown,
+                    token_ids=tuple(token for step in steps for token in step.token_ids),
+                    num_prompt_tokens=len(merged),
+                    image_tokens=image_tokens,
+                    steps=tuple(steps),
+                    time_to_first_token_seconds=times[0],
+                    decode_seconds=times[-1] - times[0],
+                    total_seconds=time.perf_counter() - accepted,
+                    finish_reason=steps[-1].finish_reason or "length",
+                )
+            )
+
+    def _speculates(self, request: GenerationRequest) -> bool:
+        return request.use_eagle and self.draft is not None
+
+    def _prepare_images(self, request: GenerationRequest) -> ImagePatches | None:
+        """Resize within the limits and cut into patches; None without pictures."""
+        sources = [image for message in request.messages for image in message.images]
+        if not sources:
+            return None
+        if self.vision is None:
+            raise ImagesNotSupported(str(self.info.no_images_reason))
+        limits = request.limits or self.settings.limits
+        return self.vision.preprocessor.prepare(sources, limits)
+
+    def _prepare_prompt(
+        self, request: GenerationRequest, patches: ImagePatches | None
+    ) -> TokenizedPrompt:
+        counts = () if patches is None else patches.num_image_tokens
+        prompt = self.prompt_builder.build(request.messages, counts)
+        num_tokens, limit = len(prompt.token_ids), self.settings.max_input_len
+        if num_tokens > limit:
+            raise PromptTooLong(
+                f"The prompt has {num_tokens} tokens ({sum(counts)} of them for pictures), but at "
+                f"most {limit} fit: shorten the conversation, lower the image tokens or raise "
+                f"--max-input-len."
+            )
+        return prompt
+
+    def _encode(self, patches: ImagePatches | None) -> VisionFeatures | None:
+        if patches is None or self.vision is None:
+            return None
+        return self.vision.encoder.encode(patches)
+
+    def _merge(self, prompt: TokenizedPrompt, features: VisionFeatures | None) -> MergedPrompt:
+        if features is None or self.vision is None:
+            return text_prompt(prompt, self.language_model)
+        return merge(
+            prompt,
+            features,
+            self.language_model,
+            image_token_id=self.vision.image_token_id,
+            merged_draft_embeddings=self.settings.draft_image_embeddings == "merged",
+        )
+
+    def _decode(self, request: GenerationRequest, prompt: MergedPrompt) -> Iterator[DecodeStep]:
+        """The base alone, or the base with its draft: everything else is the same."""
+        sampler = Sampler(request.sampling, self.language_model.device)
+        stop = self._stop_rule(request)
+        if not self._speculates(request) or self.draft is None:
+            return autoregressive_decode(self.language_model, prompt, self.cache, sampler, stop)
+        return speculative_decode(
+            self.language_model,
+            self.draft,
+            prompt,
+            self.cache,
+            sampler,
+            stop,
+            tree_size=self.draft.shape.verify_tree_size,
+        )
+
+    def _stop_rule(self, request: GenerationRequest) -> StopRule:
+        tokenizer = self.prompt_builder.tokenizer.backend_tokenizer
+        return StopRule(
+            max_new_tokens=request.max_new_tokens,
+            eos_token_ids=frozenset() if request.ignore_eos else self.eos_token_ids,
+            completes_stop_string=(
+                contains_stop_string(tokenizer, request.stop) if request.stop else None
+            ),
+        )
