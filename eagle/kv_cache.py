@@ -15,7 +15,7 @@ from eagle.errors import KVCacheFull
 
 # The attended window grows in steps, so that shapes depend on the number of query rows and on few
 # window sizes. Small enough that short chats on a CPU do not attend over an empty buffer.
-WINDOW_STEP = 256
+WINDOW_STEP = 128
 
 
 class KVCache:

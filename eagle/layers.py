@@ -36,7 +36,7 @@ class Linear:
         self.out_features, self.in_features = weight.shape
         self.bias = bias
         on_cpu = weight.device.type == "cpu"
-        self._packed = on_cpu and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        self._packed = on_cpu and _can_pack(weight.dtype)
         self._min_rows = MIN_ROWS if on_cpu else 1
         self._weight = (
             torch.ops.mkldnn._reorder_linear_weight(weight, None) if self._packed else weight
@@ -55,6 +55,14 @@ class Linear:
             )
             return result
         return F.linear(x, self._weight, self.bias)
+
+
+def _can_pack(dtype: torch.dtype) -> bool:
+    """Whether oneDNN multiplies this number format on this CPU."""
+    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if dtype == torch.bfloat16:
+        return available and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return available and dtype == torch.float32
 
 
 class RMSNorm:

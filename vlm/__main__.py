@@ -1,11 +1,12 @@
-"""`python -m vlm generate`: the pipeline from the shell."""
+"""The pipeline from the shell: `python -m vlm generate` answers one question, `python -m vlm
+identity` counts how often the draft's text is the base's."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from eagle.errors import EagleError
@@ -21,7 +22,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, or 2 with one sentence on standard error."""
     arguments = build_parser().parse_args(argv)
     try:
-        return generate(arguments, settings_from_arguments(arguments))
+        settings = settings_from_arguments(arguments)
+        command: Callable[[argparse.Namespace, Settings], int] = arguments.run
+        return command(arguments, settings)
     except (VlmError, EagleError, VisualEncoderError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
@@ -39,6 +42,14 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--stop", action="append", default=[], help="end before this string")
     command.add_argument("--no-eagle", action="store_true", help="decode with the base alone")
     command.add_argument("--json", action="store_true", help="one JSON object on the last line")
+    command.set_defaults(run=generate)
+    add_settings_arguments(command)
+    command = commands.add_parser("identity", help="compare the draft's texts with the base's")
+    command.add_argument(
+        "--questions", type=Path, nargs="+", required=True, help="files in question.jsonl form"
+    )
+    command.add_argument("--limit", type=int, help="use this many questions at most")
+    command.set_defaults(run=identity)
     add_settings_arguments(command)
     return parser
 
@@ -50,6 +61,26 @@ def generate(arguments: argparse.Namespace, settings: Settings) -> int:
     pipeline = load_pipeline(settings, on_progress=report)
     stats = show(pipeline.run(request_from(arguments, settings)), quiet=arguments.json)
     print(json.dumps(stats.to_json()) if arguments.json else f"\n\n{figures(stats)}")  # noqa: T201
+    return 0
+
+
+def identity(arguments: argparse.Namespace, settings: Settings) -> int:
+    from vlm.identity import compare, question_request, read_questions, summary
+    from vlm.loading import load_pipeline
+
+    questions = [text for path in arguments.questions for text in read_questions(path)]
+    pipeline = load_pipeline(settings, on_progress=report)
+    chosen = questions[: arguments.limit]
+    requests = [question_request(pipeline, text, ()) for text in chosen]
+    results = []
+    for index, result in enumerate(compare(pipeline, requests), start=1):
+        results.append(result)
+        outcome = "identical"
+        if result.first_difference is not None:
+            at, gap = result.first_difference, result.logit_gap
+            outcome = f"differs at token {at}, logit gap {gap:.4f}"
+        report(f"{index}/{len(chosen)}: {result.num_tokens} tokens, {outcome}")
+    print(json.dumps(summary(results)))  # noqa: T201
     return 0
 
 

@@ -102,12 +102,14 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(name: str, device: torch.device) -> Choice[torch.dtype]:
+    if name == "float16" and device.type == "cpu":
+        raise ConfigError("--dtype float16 needs a GPU; on a CPU use auto, bfloat16 or float32.")
     if name != "auto":
         return Choice(getattr(torch, name), f"{name}, as asked")
     if device.type == "cuda":
         return Choice(torch.bfloat16, "bfloat16, the native format of GPUs")
     # bfloat16 without hardware support is emulated, slower than float32.
-    if torch.backends.mkldnn.is_available() and cpu_has_bfloat16():
+    if cpu_has_bfloat16():
         return Choice(torch.bfloat16, "bfloat16, which this CPU multiplies natively")
     return Choice(torch.float32, "float32, since this CPU does not multiply bfloat16 natively")
 

@@ -54,6 +54,15 @@ class Vision:
     image_token_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedPrompt:
+    """A prompt ready for prefill, and what its pictures cost."""
+
+    prompt: MergedPrompt
+    image_tokens: tuple[int, ...]
+    vision_seconds: float  # in the visual encoder
+
+
 class VlmPipeline:
     """Loaded models and the caches they decode in: one request at a time, in order."""
 
@@ -86,13 +95,9 @@ class VlmPipeline:
         """
         with self.lock:
             accepted = time.perf_counter()
-            patches = self._prepare_images(request)
-            prompt = self._prepare_prompt(request, patches)
-            features = self._encode(patches)
-            vision_seconds = time.perf_counter() - accepted
-            merged = self._merge(prompt, features)
+            prepared = self.prepare(request)
+            merged, image_tokens = prepared.prompt, prepared.image_tokens
             text = TextStream(self.prompt_builder.tokenizer.backend_tokenizer, request.stop)
-            image_tokens = () if patches is None else patches.num_image_tokens
 
             steps: list[DecodeStep] = []
             times: list[float] = []
@@ -103,7 +108,7 @@ class VlmPipeline:
                     yield PrefillFinished(
                         num_prompt_tokens=len(merged),
                         image_tokens=image_tokens,
-                        vision_seconds=vision_seconds,
+                        vision_seconds=prepared.vision_seconds,
                         prefill_seconds=step.verify_seconds,
                         speculative=self._speculates(request),
                     )
@@ -124,6 +129,16 @@ class VlmPipeline:
                     finish_reason=steps[-1].finish_reason or "length",
                 )
             )
+
+    def prepare(self, request: GenerationRequest) -> PreparedPrompt:
+        """Pictures and text to a prompt; what the request gets wrong is refused here."""
+        patches = self._prepare_images(request)
+        prompt = self._prepare_prompt(request, patches)
+        started = time.perf_counter()
+        features = self._encode(patches)
+        vision_seconds = time.perf_counter() - started
+        image_tokens = () if patches is None else patches.num_image_tokens
+        return PreparedPrompt(self._merge(prompt, features), image_tokens, vision_seconds)
 
     def _speculates(self, request: GenerationRequest) -> bool:
         return request.use_eagle and self.draft is not None

@@ -1,0 +1,46 @@
+"""Devices and number formats: chosen with a reason, or refused in one sentence."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vlm.errors import ConfigError
+from vlm.loading import choose_device, choose_dtype
+
+CPU = torch.device("cpu")
+
+
+def test_a_format_that_was_asked_for_is_taken() -> None:
+    assert choose_dtype("float32", CPU).value == torch.float32
+
+
+@pytest.mark.parametrize(("native", "expected"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_auto_takes_bfloat16_where_the_cpu_multiplies_it(
+    native: bool, expected: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vlm.loading.cpu_has_bfloat16", lambda: native)
+    choice = choose_dtype("auto", CPU)
+    assert choice.value == expected
+    assert str(expected).removeprefix("torch.") in choice.reason
+
+
+def test_auto_takes_bfloat16_on_a_gpu() -> None:
+    assert choose_dtype("auto", torch.device("cuda")).value == torch.bfloat16
+
+
+def test_float16_is_refused_on_a_cpu() -> None:
+    with pytest.raises(ConfigError, match="float16 needs a GPU"):
+        choose_dtype("float16", CPU)
+
+
+@pytest.mark.parametrize("name", ["tpu", "mps", "nonsense:1"])
+def test_unknown_devices_are_named(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        choose_device(name)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_gpu_that_is_not_there_is_missed() -> None:
+    with pytest.raises(ConfigError, match="no usable NVIDIA GPU"):
+        choose_device("cuda")
