@@ -1,0 +1,57 @@
+"""Image in, features out: the visual encoder of Qwen2.5-VL behind one interface.
+
+`ImagePreprocessor` turns pictures into `ImagePatches` inside `ImageTokenLimits`; an engine made by
+`create_encoder` turns those into `VisionFeatures`. This package never sees a token id.
+"""
+
+from visual_encoder.checkpoint import load_tower, load_vision_config
+from visual_encoder.engines import (
+    EngineChoice,
+    EngineStatus,
+    available_engines,
+    choose_engine,
+    create_encoder,
+)
+from visual_encoder.errors import (
+    CheckpointError,
+    EngineUnavailable,
+    ImageRefused,
+    InvalidLimits,
+    VisualEncoderError,
+)
+from visual_encoder.image_loading import ImageSource, load_image
+from visual_encoder.preprocess import ImagePreprocessor, ResizePlan, plan_resizes
+from visual_encoder.types import (
+    EncoderInfo,
+    ImagePatches,
+    ImageTokenLimits,
+    VisionConfig,
+    VisionFeatures,
+    VisualEncoder,
+)
+
+__all__ = [
+    "CheckpointError",
+    "EncoderInfo",
+    "EngineChoice",
+    "EngineStatus",
+    "EngineUnavailable",
+    "ImagePatches",
+    "ImagePreprocessor",
+    "ImageRefused",
+    "ImageSource",
+    "ImageTokenLimits",
+    "InvalidLimits",
+    "ResizePlan",
+    "VisionConfig",
+    "VisionFeatures",
+    "VisualEncoder",
+    "VisualEncoderError",
+    "available_engines",
+    "choose_engine",
+    "create_encoder",
+    "load_image",
+    "load_tower",
+    "load_vision_config",
+    "plan_resizes",
+]
