@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from safetensors.torch import save_file
 
 from eagle.errors import KVCacheFull
-from tests import tiny
-from tests.eagle.drafts import draft_json, random_tensors
+from tests.vlm.conftest import SMALL, write_pair
 from visual_encoder.errors import ImageRefused
 from visual_encoder.types import ImageTokenLimits
 from vlm.__main__ import main
@@ -23,37 +21,10 @@ from vlm.metrics import RunStats
 from vlm.pipeline import VlmPipeline
 from vlm.requests import ChatMessage, GenerationRequest
 
-SMALL = {
-    "dtype": "float32",
-    "device": "cpu",
-    "threads": 1,
-    "visual_engine": "torch",
-    "max_input_len": 200,
-    "max_kv_cache_capacity": 300,
-    "max_image_tokens": 60,
-    "max_image_tokens_per_image": 30,
-}
 
-
-def write_pair(folder: Path, family: str) -> tuple[str, str]:
-    tiny.write_with_tokenizer(family, folder / "base")
-    quiet = load_pipeline(Settings(base=str(folder / "base"), **SMALL), lambda _: None)
-    quiet.language_model.aux_layers = (2, 3, 4)
-    config = draft_json(quiet.language_model, 90)
-    (folder / "draft").mkdir()
-    (folder / "draft" / "config.json").write_text(json.dumps(config))
-    save_file(random_tensors(config), folder / "draft" / "model.safetensors")
-    return str(folder / "base"), str(folder / "draft")
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    return write_pair(tmp_path_factory.mktemp("vl"), "qwen2_5_vl")
-
-
-@pytest.fixture(scope="module")
-def pipeline(pair: tuple[str, str]) -> VlmPipeline:
-    return load_pipeline(Settings(base=pair[0], draft=pair[1], **SMALL), lambda _: None)
+@pytest.fixture
+def pipeline(tiny_pipeline: VlmPipeline) -> VlmPipeline:
+    return tiny_pipeline
 
 
 def picture(width: int = 90, height: int = 60) -> Image.Image:
