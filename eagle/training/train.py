@@ -1,0 +1,238 @@
+"""Train an EAGLE-3 draft for a base, from the hidden states that `generate-data` has stored.
+
+Training-time test with AdamW, a short warm-up and a cosine decay. Everything is a function of the
+options and the data: a run that is stopped and started again ends in the same draft.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import math
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from eagle.errors import EagleConfigError
+from eagle.training.base import Base, load_base
+from eagle.training.dataset import Example, collate, endless_batches, load_examples, split
+from eagle.training.draft import Draft
+from eagle.training.evaluation import Evaluation, evaluate
+from eagle.training.export import TrainedDraft, export_draft, import_draft
+from eagle.training.initialise import draft_shape, initialise
+from eagle.training.losses import Target, ttt_loss
+from eagle.training.vocabulary import build_vocabulary, count_tokens, coverage
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """What is trained; with the data, one instance describes a draft completely."""
+
+    steps: int = 2000
+    ttt_steps: int = 7
+    batch_slots: int = 512  # answer tokens a step, padding counted
+    learning_rate: float = 1e-3
+    warmup_steps: int = 50
+    final_rate: float = 0.02  # share of the learning rate that the cosine ends at
+    clip: float = 0.5
+    draft_vocab_size: int = 8192
+    seed: int = 0
+    dtype: str = "bfloat16"
+    checkpoint_every: int = 250
+    evaluation_examples: int = 64
+
+
+class Trainer:
+    """The mutable state of a run: draft, optimizer, step count."""
+
+    def __init__(self, trained: TrainedDraft, target: Target, options: TrainOptions) -> None:
+        self.trained, self.target, self.options = trained, target, options
+        self.dtype: torch.dtype = getattr(torch, options.dtype)
+        self.step = 0
+        self.optimizer = torch.optim.AdamW(
+            trained.draft.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0
+        )
+
+    @property
+    def draft(self) -> Draft:
+        return self.trained.draft
+
+    def precision(self) -> AbstractContextManager[object]:
+        """Weights stay float32; matrix products run in the chosen type."""
+        return torch.autocast("cpu", self.dtype, enabled=self.dtype != torch.float32)
+
+    def train_step(self, examples: Sequence[Example]) -> float:
+        rate = learning_rate(self.step, self.options)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        batch = collate(examples, self.dtype)
+        with self.precision():
+            loss = ttt_loss(self.draft, self.target, batch, self.options.ttt_steps)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.draft.parameters(), self.options.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        return loss.item()
+
+    def evaluate(self, examples: Sequence[Example]) -> Evaluation:
+        with self.precision():
+            steps = self.options.ttt_steps
+            return evaluate(self.draft, self.target, examples, steps, self.dtype)
+
+    def save(self, path: Path) -> None:
+        state = {
+            "options": asdict(self.options),
+            "step": self.step,
+            "draft": self.draft.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "target_ids": self.target.vocabulary.target_ids,
+        }
+        partial = path.with_suffix(".partial")
+        torch.save(state, partial)
+        partial.replace(path)
+
+    def resume(self, path: Path) -> None:
+        """Continue from a checkpoint of the same options and vocabulary."""
+        state = torch.load(path, weights_only=True)
+        same_words = torch.equal(state["target_ids"], self.target.vocabulary.target_ids)
+        if state["options"] != asdict(self.options) or not same_words:
+            raise EagleConfigError(
+                f"{path} was written with other options or other data; remove it to start afresh."
+            )
+        self.step = state["step"]
+        self.draft.load_state_dict(state["draft"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def learning_rate(step: int, options: TrainOptions) -> float:
+    """Linear warm-up, then a cosine down to `final_rate`."""
+    warm = min(1.0, (step + 1) / max(1, options.warmup_steps))
+    cosine = 0.5 * (1 + math.cos(math.pi * step / max(1, options.steps)))
+    return options.learning_rate * warm * (options.final_rate + (1 - options.final_rate) * cosine)
+
+
+def first_draft(
+    base: Base, examples: Sequence[Example], options: TrainOptions, start_from: Path | None
+) -> TrainedDraft:
+    """A new draft from the base's parts and the answers' most frequent tokens.
+
+    With `start_from`, the layer is that draft's, and so are the head's rows of all tokens that both
+    vocabularies have: more data may change the vocabulary without losing what was learned.
+    """
+    counts = count_tokens(example.record.answer_ids for example in examples)
+    vocabulary = build_vocabulary(counts, options.draft_vocab_size, base.text_config.vocab_size)
+    torch.manual_seed(options.seed)
+    draft = Draft(draft_shape(base, options.draft_vocab_size))
+    initialise(draft, base, vocabulary)
+    if start_from is not None:
+        carry_over(import_draft(start_from, base), TrainedDraft(draft, vocabulary))
+    return TrainedDraft(draft, vocabulary)
+
+
+@torch.no_grad()
+def carry_over(old: TrainedDraft, new: TrainedDraft) -> None:
+    """Copy `old` into `new`, whose vocabulary may differ."""
+    fresh_head = new.draft.lm_head.weight.clone()
+    new.draft.load_state_dict(old.draft.state_dict() | {"lm_head.weight": fresh_head})
+    row_of = {token: row for row, token in enumerate(old.vocabulary.target_ids.tolist())}
+    for row, token in enumerate(new.vocabulary.target_ids.tolist()):
+        if token in row_of:
+            new.draft.lm_head.weight[row] = old.draft.lm_head.weight[row_of[token]]
+
+
+def prepare(
+    base: Base, data: Sequence[Path], options: TrainOptions, start_from: Path | None
+) -> tuple[list[Example], list[Example], Trainer]:
+    """Examples to train on, held-out ones to evaluate on, and a trainer at step 0."""
+    examples, held_out = split(load_examples(data))
+    held_out = held_out[: options.evaluation_examples]
+    trained = first_draft(base, examples, options, start_from)
+    vocabulary = trained.vocabulary
+    for name, part in (("training", examples), ("held-out", held_out)):
+        counts = count_tokens(example.record.answer_ids for example in part)
+        logger.info(
+            "%s: %d answers, %d tokens, %.2f %% of them among the draft's %d",
+            name,
+            len(part),
+            counts.total(),
+            100 * coverage(counts, vocabulary),
+            len(vocabulary.d2t),
+        )
+    target = Target(base.embedding, base.head[vocabulary.target_ids], vocabulary)
+    return examples, held_out, Trainer(trained, target, options)
+
+
+def train(
+    base: Base,
+    data: Sequence[Path],
+    out: Path,
+    options: TrainOptions,
+    start_from: Path | None = None,
+) -> Evaluation:
+    """Train to `options.steps` and write the draft to `out`, also at every checkpoint.
+
+    The checkpoint stands beside `out` and is taken up again if it is there.
+    """
+    examples, held_out, trainer = prepare(base, data, options, start_from)
+    checkpoint = out.with_name(f"{out.name}.checkpoint.pt")
+    if checkpoint.exists():
+        trainer.resume(checkpoint)
+        logger.info("resumed at step %d", trainer.step)
+
+    batches = endless_batches(examples, options.batch_slots, options.seed)
+    losses: list[float] = []
+    slots, started = 0, time.monotonic()
+    for batch in itertools.islice(batches, trainer.step, options.steps):
+        losses.append(trainer.train_step(batch))
+        slots += sum(example.num_slots for example in batch)
+        if trainer.step % options.checkpoint_every == 0 and trainer.step < options.steps:
+            loss, rate = sum(losses) / len(losses), slots / (time.monotonic() - started)
+            logger.info("step %d: loss %.3f, %.0f answer tokens/s", trainer.step, loss, rate)
+            logger.info("step %d: %s", trainer.step, trainer.evaluate(held_out))
+            trainer.save(checkpoint)
+            export_draft(trainer.trained, base, out)
+            losses.clear()
+    evaluation = trainer.evaluate(held_out)
+    logger.info("step %d: %s", trainer.step, evaluation)
+    export_draft(trainer.trained, base, out)
+    checkpoint.unlink(missing_ok=True)
+    return evaluation
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    defaults = TrainOptions()
+    parser.add_argument("--base", required=True, help="directory or hub id of the base")
+    parser.add_argument("--data", required=True, type=Path, nargs="+", help="training sets")
+    parser.add_argument("--out", required=True, type=Path, help="directory of the draft")
+    parser.add_argument("--start-from", type=Path, help="a draft to train further")
+    parser.add_argument("--steps", type=int, default=defaults.steps)
+    parser.add_argument("--ttt-steps", type=int, default=defaults.ttt_steps)
+    parser.add_argument("--batch-slots", type=int, default=defaults.batch_slots)
+    parser.add_argument("--learning-rate", type=float, default=defaults.learning_rate)
+    parser.add_argument("--draft-vocab-size", type=int, default=defaults.draft_vocab_size)
+    parser.add_argument("--checkpoint-every", type=int, default=defaults.checkpoint_every)
+    parser.add_argument("--seed", type=int, default=defaults.seed)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+
+
+def run(arguments: argparse.Namespace) -> None:
+    torch.set_num_threads(arguments.threads)
+    options = TrainOptions(
+        steps=arguments.steps,
+        ttt_steps=arguments.ttt_steps,
+        batch_slots=arguments.batch_slots,
+        learning_rate=arguments.learning_rate,
+        draft_vocab_size=arguments.draft_vocab_size,
+        seed=arguments.seed,
+        checkpoint_every=arguments.checkpoint_every,
+    )
+    base = load_base(arguments.base)
+    train(base, arguments.data, arguments.out, options, arguments.start_from)

@@ -1,0 +1,171 @@
+"""The trainer: its loss, its agreement with inference, resuming, and that it learns."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+from eagle.checkpoint import read_config
+from eagle.loading import TargetFacts, bind_draft, check_fit, read_draft
+from eagle.training import train as train_module
+from eagle.training.base import Base
+from eagle.training.dataset import Example, collate, endless_batches
+from eagle.training.evaluation import chain_rounds
+from eagle.training.export import WEIGHTS, TrainedDraft, export_draft
+from eagle.training.losses import Target, ttt_loss
+from eagle.training.train import TrainOptions, first_draft, prepare, train
+from eagle.training.ttt import Batch, unroll
+
+OPTIONS = TrainOptions(
+    steps=12,
+    ttt_steps=3,
+    batch_slots=60,
+    warmup_steps=2,
+    draft_vocab_size=90,
+    dtype="float32",
+    checkpoint_every=5,
+)
+
+
+@pytest.fixture(scope="module")
+def trained(base: Base, examples: list[Example]) -> TrainedDraft:
+    return first_draft(base, examples, OPTIONS, None)
+
+
+@pytest.fixture(scope="module")
+def target(base: Base, trained: TrainedDraft) -> Target:
+    head = base.head[trained.vocabulary.target_ids]
+    return Target(base.embedding, head, trained.vocabulary)
+
+
+def in_float32(examples: list[Example]) -> Batch:
+    return collate(examples, torch.float32)
+
+
+def test_step_0_is_plain_teacher_forcing(
+    trained: TrainedDraft, target: Target, examples: list[Example]
+) -> None:
+    """Full attention over each record by itself, cross-entropy with the base's distribution."""
+    batch = in_float32(examples[:3])
+    losses = []
+    for row, example in enumerate(examples[:3]):
+        single = in_float32([example])
+        hidden = next(unroll(trained.draft, target.embedding, single, 1))
+        log_q = F.log_softmax(trained.draft.logits(hidden[0]), dim=-1)
+        p = F.softmax(single.last_states[0] @ target.head.T, dim=-1)
+        mask = trained.vocabulary.t2d[batch.greedy_ids[row, : example.num_slots]]
+        losses.append((-(p * log_q).sum(-1) * mask).sum())
+    wanted = torch.stack(losses).sum() / batch.answer_valid.sum()
+    torch.testing.assert_close(ttt_loss(trained.draft, target, batch, 1), wanted)
+
+
+def test_the_loss_s_gradient_is_autograd_s(
+    trained: TrainedDraft, target: Target, examples: list[Example]
+) -> None:
+    batch = in_float32(examples[:2])
+    weight = trained.draft.lm_head.weight
+    (ours,) = torch.autograd.grad(ttt_loss(trained.draft, target, batch, 1), weight)
+    hidden = next(unroll(trained.draft, target.embedding, batch, 1))
+    log_q = F.log_softmax(trained.draft.logits(hidden), dim=-1)
+    mask = batch.answer_valid & trained.vocabulary.t2d[batch.greedy_ids]
+    loss = -((target.probabilities(batch) * log_q).sum(-1) * mask).sum()
+    (wanted,) = torch.autograd.grad(loss / batch.answer_valid.sum(), weight)
+    torch.testing.assert_close(ours, wanted)
+
+
+def test_training_steps_are_inference_s_tree_levels(
+    base: Base, trained: TrainedDraft, target: Target, examples: list[Example], tmp_path: Path
+) -> None:
+    """The hidden state of step i in slot s equals level i + 1 below a root at the same place."""
+    export_draft(trained, base, tmp_path / "draft")
+    checkpoint = read_draft(tmp_path / "draft")
+    head = bind_draft(checkpoint, target.embedding, dtype=torch.float32, device=torch.device("cpu"))
+    trained.draft.load_state_dict(  # what bfloat16 has kept
+        {name: t.float() for name, t in load_file(tmp_path / "draft" / WEIGHTS).items()
+         if name not in ("d2t", "t2d")}
+    )  # fmt: skip
+    example, slot = examples[0], 4
+    batch = in_float32([example])
+    steps = list(unroll(trained.draft, target.embedding, batch, 3))
+
+    seen = len(example.record.prompt_ids) + slot
+    cache = head.new_cache(256)
+    embeds = head.embed(batch.next_ids[0, :seen])
+    features = head.fuse_aux(batch.aux[0, :seen])
+    hidden = head.forward(embeds, features, batch.positions[:, 0, :seen], cache)[-1:]
+    for level, step in enumerate(steps):
+        torch.testing.assert_close(step[0, slot], hidden[0], atol=1e-4, rtol=1e-4)
+        token = torch.tensor([example.record.answer_ids[slot + level + 1]])
+        positions = torch.full((3, 1), seen + level)
+        hidden = head.forward(head.embed(token), head.recycled(hidden), positions, cache)
+
+
+def test_the_exported_draft_fits_its_base(
+    base: Base, base_directory: Path, trained: TrainedDraft, tmp_path: Path
+) -> None:
+    export_draft(trained, base, tmp_path / "draft")
+    config = read_config(tmp_path / "draft")
+    assert config["rope_scaling"] == {"type": "mrope", "mrope_section": [1, 1, 2]}
+    facts = TargetFacts.from_json(read_config(base_directory))
+    assert check_fit(read_draft(tmp_path / "draft"), facts) == (2, 3, 4)
+
+
+def test_chain_rounds_replays_a_chain() -> None:
+    agrees = torch.tensor(
+        [
+            [1, 0, 0, 1, 1, 0],
+            [1, 1, 0, 0, 1, 0],
+            [0, 1, 1, 0, 0, 0],
+        ],
+        dtype=torch.bool,
+    )
+    # Slot 0 accepts two and moves on to slot 3, which accepts one and moves on to slot 5.
+    assert chain_rounds(agrees, 6) == 3
+
+
+def test_resuming_changes_nothing(
+    base: Base, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(base, [data], tmp_path / "whole", OPTIONS)
+
+    class Interrupted(Exception):
+        pass
+
+    real = train_module.Trainer.train_step
+
+    def failing(self: train_module.Trainer, batch: list[Example]) -> float:
+        if self.step == 7:
+            raise Interrupted
+        return real(self, batch)
+
+    monkeypatch.setattr(train_module.Trainer, "train_step", failing)
+    with pytest.raises(Interrupted):
+        train(base, [data], tmp_path / "parts", OPTIONS)
+    monkeypatch.undo()
+    train(base, [data], tmp_path / "parts", OPTIONS)
+
+    whole, parts = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_a_tiny_base_is_learned(base: Base, data: Path) -> None:
+    """Trained on the answers that it is then asked for; random weights leave many near-ties."""
+    options = dataclasses.replace(
+        OPTIONS, steps=80, learning_rate=1e-2, batch_slots=240, draft_vocab_size=150
+    )
+    examples, _, trainer = prepare(base, [data], options, None)
+    before = trainer.evaluate(examples)
+    batches = endless_batches(examples, options.batch_slots, options.seed)
+    for batch in itertools.islice(batches, options.steps):
+        trainer.train_step(batch)
+    after = trainer.evaluate(examples)
+    assert before.accuracy[0] < 0.2
+    assert min(after.accuracy) > 0.5
+    assert after.acceptance_length > 1.8
