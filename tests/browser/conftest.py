@@ -1,0 +1,184 @@
+"""A real Chromium and real server processes, one of each for all browser tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from PIL import Image, ImageDraw
+
+pytest.importorskip("playwright")
+
+from playwright.sync_api import Browser, Page, Request, sync_playwright
+
+REPOSITORY = Path(__file__).parents[2]
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+START_SECONDS = 300  # the first start composes the bundled models
+WIDE = {"width": 1400, "height": 900}
+NARROW = {"width": 390, "height": 844}
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """Chromium; without one the test skips, or fails where EAGLEEYE_REQUIRE_BROWSER is set.
+
+    For this package only: Playwright keeps an event loop running, with which `asyncio.run` in
+    other tests would fail.
+    """
+    executable = shutil.which("chromium") or shutil.which("chromium-browser")
+    if executable is None:
+        reason = "no Chromium found: install Debian's package 'chromium'"
+        if os.environ.get("EAGLEEYE_REQUIRE_BROWSER") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """Opens pages, each in a session of its own, and checks them at the end.
+
+    A request to another host or an error of a script fails the test that caused it.
+    """
+    foreign: list[str] = []
+    errors: list[str] = []
+    contexts = []
+
+    def open_at(url: str, viewport: dict[str, int] | None = None, theme: str = "light") -> Page:
+        context = browser.new_context(viewport=viewport or WIDE)  # type: ignore[arg-type]
+        contexts.append(context)
+        context.on("requestfinished", lambda request: note_foreign(request.url, url, foreign))
+        context.on("requestfailed", lambda request: note_failed(request, url, foreign))
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{url}/?__theme={theme}")
+        page.wait_for_selector("#ee-composer textarea")
+        return page
+
+    yield open_at
+    for context in contexts:
+        context.close()
+    assert foreign == []
+    assert errors == []
+
+
+def note_foreign(requested: str, own: str, foreign: list[str]) -> None:
+    parts = urlsplit(requested)
+    if parts.scheme not in ("data", "blob") and parts.netloc != urlsplit(own).netloc:
+        foreign.append(requested)
+
+
+def note_failed(request: Request, own: str, foreign: list[str]) -> None:
+    """A request that failed was still sent, unless the page's own policy held it back."""
+    if request.failure != "csp":
+        note_foreign(request.url, own, foreign)
+
+
+class Server:
+    """A server process; `url` is known once it says so on standard error."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=REPOSITORY,
+            env={**os.environ, **(environment or {})},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.url = self._wait_for_url()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.lines.extend(iter(self.process.stderr.readline, ""))
+
+    def _wait_for_url(self) -> str:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            found = re.search(r"ready: (http\S+)", "".join(self.lines))
+            if found:
+                return found[1]
+            time.sleep(0.1)
+        self.stop()
+        raise AssertionError(f"the server did not start:\n{''.join(self.lines)}")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join(5)
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+
+@pytest.fixture(scope="package")
+def real_server() -> Iterator[str]:
+    """`python app.py` with the bundled models; answers go on until they are stopped."""
+    server = Server(["app.py", "--port", "0", "--ignore-eos", "--max-new-tokens", "600"])
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="package")
+def scripted_server(examples: Path) -> Iterator[str]:
+    server = Server(["-m", "tests.browser.scripted_server", "--examples", str(examples)])
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="package")
+def text_only_server(examples: Path) -> Iterator[str]:
+    arguments = ["-m", "tests.browser.scripted_server", "--examples", str(examples), "--text-only"]
+    server = Server(arguments)
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pictures") / "disc.png"
+    image = Image.new("RGB", (320, 240), "white")
+    ImageDraw.Draw(image).ellipse((90, 50, 230, 190), fill="red")
+    image.save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("examples")
+    entries = []
+    for number, colour in enumerate(("sienna", "seagreen", "slateblue")):
+        image = Image.new("RGB", (320, 240), colour)
+        ImageDraw.Draw(image).rectangle((100, 60, 220, 180), fill="white")
+        image.save(folder / f"{number}.png")
+        question = f"What is in picture {number}?"
+        entries.append({"image": f"{number}.png", "question": question, "expects": ["square"]})
+    (folder / "examples.json").write_text(json.dumps(entries), encoding="utf-8")
+    return folder

@@ -1,0 +1,88 @@
+"""The page over a pipeline without models, whose answer depends on the question's first word.
+
+For states that a real model does not reach on demand: `python -m tests.browser.scripted_server`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tests.vlm.ui.fakes import INFO, FakePipeline
+from visual_encoder.errors import ImageRefused
+from vlm.config import Settings
+from vlm.events import Event, GenerationFinished, StepDecoded
+from vlm.pipeline import PipelineInfo
+from vlm.requests import GenerationRequest
+from vlm.ui import server
+
+HOSTILE = (
+    "<script>window.hacked = 1</script><style>body { display: none }</style>"
+    '<img src="https://elsewhere.example/a.png" onerror="window.hacked = 1">'
+    "![leak](https://elsewhere.example/b.png) <b>bold</b> [link](javascript:window.hacked=1)"
+)
+TEXT_ONLY = replace(
+    INFO,
+    draft_name=None,
+    visual_engine=None,
+    no_images_reason="The base is a text-only model (llama), so it takes no pictures.",
+)
+PATTERN = (2, 0, 3, 4, 1, 3, 2, 4, 0, 3)
+
+
+class ScriptedPipeline:
+    """Delegates to a `FakePipeline` chosen by the question."""
+
+    def __init__(self, info: PipelineInfo) -> None:
+        self.info = info
+        self.settings = Settings()
+
+    def run(self, request: GenerationRequest) -> Iterator[Event]:
+        word = request.messages[-1].text.split()[0].lower()
+        script = self._script(word)
+        for event in script.run(request):
+            if word == "hostile" and isinstance(event, StepDecoded):
+                event = replace(event, text=HOSTILE if event.step.index == 1 else "")
+            if word == "hostile" and isinstance(event, GenerationFinished):
+                event = GenerationFinished(replace(event.stats, text=HOSTILE))
+            yield event
+
+    def _script(self, word: str) -> FakePipeline:
+        script = FakePipeline(info=self.info, settings=self.settings)
+        script.accepted, script.step_seconds = PATTERN * 2, 0.03
+        if word == "long":
+            script.accepted, script.step_seconds = PATTERN * 60, 0.02
+        elif word == "refuse":
+            script.error = ImageRefused("notes.png is not a picture.")
+        elif word == "break":
+            script.error, script.error_at = RuntimeError("device lost."), 4
+        return script
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--text-only", action="store_true")
+    parser.add_argument("--examples", type=Path, required=True)
+    arguments = parser.parse_args()
+    listener = server.bind("127.0.0.1", arguments.port)
+    server.prepare_environment(listener)
+
+    from vlm.ui.blocks import build_page
+    from vlm.ui.engine_thread import EngineThread
+    from vlm.ui.examples import load_examples
+
+    pipeline = ScriptedPipeline(TEXT_ONLY if arguments.text_only else INFO)
+    with EngineThread(pipeline) as engine:
+        page = build_page(engine, load_examples(arguments.examples))
+        app = server.create_app(page, arguments.examples)
+        sys.stderr.write(f"ready: {server.page_url(listener)}\n")
+        sys.stderr.flush()
+        server.serve(app, listener)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,350 @@
+"""The page over scripted answers: every state that a visitor can reach."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.actions import (
+    add_picture,
+    answers,
+    ask,
+    bars,
+    figures,
+    panel_figure,
+    wait_for_answer,
+)
+from tests.browser.conftest import NARROW, OpenPage
+
+ONE_SECOND = 1000
+
+
+def scroll_width(page: Page) -> int:
+    width: int = page.evaluate("document.documentElement.scrollWidth")
+    return width
+
+
+def test_a_question_is_answered_with_bars_and_figures(
+    open_page: OpenPage, scripted_server: str, picture: Path
+) -> None:
+    page = open_page(scripted_server)
+    add_picture(page, picture)
+    ask(page, "What is this?")
+    expect(bars(page).nth(3)).to_be_attached()
+    wait_for_answer(page)
+    expect(bars(page)).to_have_count(21)
+    expect(page.locator(".ee-bar").nth(4).locator(".ee-draft")).to_have_count(1)
+    expect(figures(page)).to_contain_text("tokens per step")
+    expect(figures(page)).to_contain_text("64 image tokens · EAGLE-3")
+    expect(panel_figure(page, "per_step")).to_have_text("3.20")
+    expect(panel_figure(page, "images")).to_have_text("64")
+    expect(page.locator(".ee-panel [role=status]")).to_contain_text("Answer ready: 65 tokens")
+    expect(page.locator("#ee-chat [data-testid=user] img")).to_be_visible()
+
+
+def test_the_panel_is_never_mounted_anew(open_page: OpenPage, scripted_server: str) -> None:
+    page = open_page(scripted_server)
+    page.evaluate("document.querySelector('.ee-bars').dataset.mark = 'same'")
+    ask(page, "First")
+    wait_for_answer(page)
+    ask(page, "Second")
+    wait_for_answer(page, 2)
+    expect(page.locator(".ee-bars[data-mark=same]")).to_have_count(1)
+
+
+def test_a_card_asks_at_once(open_page: OpenPage, scripted_server: str) -> None:
+    page = open_page(scripted_server)
+    expect(page.locator("[data-example]")).to_have_count(3)
+    page.get_by_role("button", name="What is in picture 1?").click()
+    wait_for_answer(page)
+    expect(page.locator("[data-example]").first).to_be_hidden()
+    expect(page.locator("#ee-chat [data-testid=user] img")).to_be_visible()
+
+
+def test_stop_ends_the_answer_and_frees_the_composer(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    page = open_page(scripted_server)
+    ask(page, "Long answer")
+    expect(bars(page).nth(5)).to_be_attached()
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.get_by_role("button", name="Ask", exact=True)).to_be_visible(timeout=ONE_SECOND)
+    expect(figures(page)).to_contain_text("stopped", timeout=ONE_SECOND)
+    number = bars(page).count()
+    assert number < 400
+    page.wait_for_timeout(500)
+    assert bars(page).count() == number
+    ask(page, "Next question")
+    wait_for_answer(page, 2)
+
+
+def test_escape_stops_too(open_page: OpenPage, scripted_server: str) -> None:
+    page = open_page(scripted_server)
+    ask(page, "Long answer")
+    expect(bars(page).nth(5)).to_be_attached()
+    page.keyboard.press("Escape")
+    expect(figures(page)).to_contain_text("stopped", timeout=ONE_SECOND)
+
+
+def test_enter_during_an_answer_keeps_what_was_typed(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    page = open_page(scripted_server)
+    ask(page, "Long answer")
+    expect(bars(page).nth(5)).to_be_attached()
+    ask(page, "Too early")
+    expect(page.get_by_role("alert")).to_contain_text("still being written")
+    page.get_by_role("button", name="Stop", exact=True).click()
+    wait_for_answer(page)
+    expect(page.get_by_role("textbox", name="Your question")).to_have_value("Too early")
+    page.keyboard.press("Enter")
+    wait_for_answer(page, 2)
+
+
+MAKE_PICTURE = """async () => {
+    const canvas = Object.assign(document.createElement("canvas"), { width: 60, height: 60 });
+    const blob = await new Promise((resolve) => canvas.toBlob(resolve));
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([blob], "made.png", { type: "image/png" }));
+    return transfer;
+}"""
+
+
+PASTE = """(box, clipboardData) => box.dispatchEvent(
+    new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true })
+)"""
+
+
+def test_pictures_are_dropped_anywhere_and_pasted(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    page = open_page(scripted_server)
+    thumbnails = page.locator("#ee-composer .thumbnail-item")
+    dropped = page.evaluate_handle(MAKE_PICTURE)
+    page.dispatch_event(".ee-panel", "drop", {"dataTransfer": dropped})
+    expect(thumbnails).to_have_count(1)
+    pasted = page.evaluate_handle(MAKE_PICTURE)
+    page.locator("#ee-composer textarea").evaluate(PASTE, pasted)
+    expect(thumbnails).to_have_count(2)
+
+
+def test_what_is_no_picture_or_too_large_is_named(
+    open_page: OpenPage, scripted_server: str, picture: Path, tmp_path: Path
+) -> None:
+    page = open_page(scripted_server)
+    add_picture(page, picture)
+    notes, large = tmp_path / "notes.txt", tmp_path / "large.png"
+    notes.write_text("no picture", encoding="utf-8")
+    large.write_bytes(picture.read_bytes() + bytes(21 * 1024 * 1024))
+    for path, sentence in (
+        (notes, "Invalid file type: notes.txt"),
+        (large, "maximum allowed size"),
+    ):
+        with page.expect_file_chooser() as chooser:
+            page.get_by_role("button", name="Add pictures").click()
+        chooser.value.set_files(path)
+        expect(page.locator(".toast-wrap")).to_contain_text(sentence, timeout=20_000)
+    expect(page.locator("#ee-composer .thumbnail-item")).to_have_count(1)
+
+
+def test_600_steps_all_arrive(open_page: OpenPage, scripted_server: str) -> None:
+    page = open_page(scripted_server)
+    ask(page, "Long answer")
+    wait_for_answer(page)
+    expect(bars(page)).to_have_count(601)
+    page.get_by_text("Steps as text").click()
+    expect(page.locator(".ee-steps-text li")).to_have_count(601)
+    expect(page.locator(".ee-steps-text li").nth(1)).to_have_text(
+        "3 tokens, 2 of them from the draft"
+    )
+    assert scroll_width(page) <= 1400
+
+
+def test_regenerate_and_new_chat(open_page: OpenPage, scripted_server: str) -> None:
+    page = open_page(scripted_server)
+    ask(page, "Hello")
+    wait_for_answer(page)
+    page.get_by_role("button", name="Settings", exact=True).click()
+    page.get_by_role("checkbox", name="EAGLE-3").uncheck()
+    expect(page.locator("#ee-chip")).to_contain_text("EAGLE-3 off")
+    expect(page.locator(".ee-mode")).to_contain_text("EAGLE-3 is off")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Retry").click()
+    expect(figures(page)).to_contain_text("base alone", timeout=20_000)
+    expect(figures(page)).to_have_count(1)
+    expect(panel_figure(page, "per_step")).to_have_text("–")  # noqa: RUF001
+    page.get_by_role("button", name="New chat").click()
+    expect(page.locator("[data-example]").first).to_be_visible()
+    expect(bars(page)).to_have_count(0)
+    expect(figures(page)).to_have_count(0)
+
+
+def test_new_chat_midway_leaves_no_trace(open_page: OpenPage, scripted_server: str) -> None:
+    page = open_page(scripted_server)
+    ask(page, "Long answer")
+    expect(bars(page).nth(5)).to_be_attached()
+    page.get_by_role("button", name="New chat").click()
+    expect(page.locator("[data-example]").first).to_be_visible()
+    page.wait_for_timeout(500)
+    expect(bars(page)).to_have_count(0)
+    ask(page, "Hello")
+    wait_for_answer(page)
+
+
+def test_several_turns_keep_their_figures(
+    open_page: OpenPage, scripted_server: str, picture: Path
+) -> None:
+    page = open_page(scripted_server)
+    for turn in (1, 2):
+        add_picture(page, picture)
+        ask(page, f"Question {turn}")
+        wait_for_answer(page, turn)
+    # The history goes along with its pictures, so the second answer counts both.
+    expect(panel_figure(page, "images")).to_have_text("64 + 64 = 128")
+
+
+def test_settings_that_do_not_fit_are_one_sentence_and_keep_the_input(
+    open_page: OpenPage, scripted_server: str, picture: Path
+) -> None:
+    page = open_page(scripted_server)
+    page.get_by_role("button", name="Settings", exact=True).click()
+    page.get_by_label("At least, a picture").fill("5000")
+    page.get_by_role("button", name="Close", exact=True).click()
+    add_picture(page, picture)
+    ask(page, "What is this?")
+    expect(page.get_by_role("alert")).to_contain_text("--min-image-tokens")
+    expect(page.get_by_role("textbox", name="Your question")).to_have_value("What is this?")
+    expect(page.locator("#ee-composer .thumbnail-item")).to_be_visible()
+
+
+def test_a_refused_picture_gives_the_question_back(
+    open_page: OpenPage, scripted_server: str, picture: Path
+) -> None:
+    page = open_page(scripted_server)
+    ask(page, "Hello")
+    wait_for_answer(page)
+    add_picture(page, picture)
+    ask(page, "Refuse this")
+    expect(page.get_by_role("alert")).to_have_text("notes.png is not a picture.")
+    expect(page.get_by_role("textbox", name="Your question")).to_have_value("Refuse this")
+    expect(page.locator("#ee-composer .thumbnail-item")).to_be_visible()
+    expect(figures(page)).to_have_count(1)
+
+
+def test_an_error_midway_is_a_message_and_the_chat_goes_on(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    page = open_page(scripted_server)
+    ask(page, "Break")
+    expect(page.locator(".ee-problem")).to_contain_text("device lost")
+    ask(page, "Hello")
+    wait_for_answer(page, 2)
+
+
+def test_a_second_visitor_sees_that_he_waits_and_then_gets_his_answer(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    first, second = open_page(scripted_server), open_page(scripted_server)
+    ask(first, "Long answer")
+    expect(bars(first).nth(2)).to_be_attached()
+    ask(second, "Hello")
+    expect(second.locator(".ee-waiting")).to_contain_text("Waiting for the engine: 1 before you")
+    expect(second.locator(".ee-phase")).to_have_text("Waiting for the engine")
+    first.get_by_role("button", name="Stop", exact=True).click()
+    wait_for_answer(second)
+    expect(answers(first).first).to_be_visible()
+
+
+def test_a_closed_tab_frees_the_engine(open_page: OpenPage, scripted_server: str) -> None:
+    first, second = open_page(scripted_server), open_page(scripted_server)
+    ask(first, "Long answer")
+    expect(bars(first).nth(2)).to_be_attached()
+    first.close()
+    started = time.monotonic()
+    ask(second, "Hello")
+    wait_for_answer(second)
+    # The long answer would have gone on for twelve seconds.
+    assert time.monotonic() - started < 6
+
+
+def test_a_hostile_answer_runs_nothing_and_fetches_nothing(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    page = open_page(scripted_server)
+    ask(page, "Hostile")
+    wait_for_answer(page)
+    expect(answers(page).first).to_contain_text("<script>window.hacked = 1</script>")
+    expect(page.locator("#ee-chat [data-testid=bot] img")).to_have_count(0)
+    assert page.evaluate("window.hacked") is None
+    expect(page.locator("#ee-chat a[href^=javascript]")).to_have_count(0)
+    # `open_page` checks that no other host was asked for anything.
+
+
+def test_the_policy_blocks_a_planted_picture(open_page: OpenPage, scripted_server: str) -> None:
+    page = open_page(scripted_server)
+    response = page.request.get(scripted_server)
+    assert "img-src 'self' data: blob:" in response.headers["content-security-policy"]
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["referrer-policy"] == "no-referrer"
+    blocked = page.evaluate(
+        """() => new Promise((resolve) => {
+            document.addEventListener("securitypolicyviolation", (e) => resolve(e.blockedURI));
+            const image = new Image();
+            image.src = "https://elsewhere.example/planted.png";
+            document.body.append(image);
+        })"""
+    )
+    assert blocked == "https://elsewhere.example/planted.png"
+
+
+def test_nothing_is_kept_in_the_browser(open_page: OpenPage, scripted_server: str) -> None:
+    page = open_page(scripted_server)
+    ask(page, "My secret question")
+    wait_for_answer(page)
+    stored = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
+    assert "secret" not in stored
+
+
+def test_a_text_only_base_takes_no_pictures_and_says_why(
+    open_page: OpenPage, text_only_server: str, picture: Path
+) -> None:
+    page = open_page(text_only_server)
+    expect(page.locator("#ee-cards")).to_contain_text("so it takes no pictures")
+    expect(page.get_by_role("button", name="Add pictures")).to_have_count(0)
+    expect(page.locator(".ee-mode")).to_contain_text("No EAGLE-3 draft is loaded")
+    ask(page, "Hello")
+    wait_for_answer(page)
+    expect(figures(page)).to_contain_text("base alone")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_narrow_screen_does_not_scroll_sideways(
+    open_page: OpenPage, scripted_server: str, picture: Path, theme: str
+) -> None:
+    page = open_page(scripted_server, NARROW, theme)
+    assert scroll_width(page) <= NARROW["width"]
+    add_picture(page, picture)
+    ask(page, "What is this?")
+    wait_for_answer(page)
+    assert scroll_width(page) <= NARROW["width"]
+    chat, panel = page.locator("#ee-chat").bounding_box(), page.locator(".ee-panel").bounding_box()
+    assert chat is not None
+    assert panel is not None
+    assert panel["y"] >= chat["y"] + chat["height"]
+
+
+def test_every_control_has_a_name(open_page: OpenPage, scripted_server: str, picture: Path) -> None:
+    page = open_page(scripted_server)
+    add_picture(page, picture)
+    ask(page, "Hello")
+    wait_for_answer(page)
+    page.get_by_role("button", name="Settings", exact=True).click()
+    snapshot = page.locator("body").aria_snapshot()
+    nameless = re.findall(
+        r"^\s*- (?:button|textbox|slider|checkbox|spinbutton)(?::|$)", snapshot, re.M
+    )
+    assert nameless == [], snapshot

@@ -1,0 +1,141 @@
+"""The web server around the page: a private upload folder, response headers, one socket.
+
+Everything that keeps a visitor's data on this machine and off other visitors' screens is here.
+`prepare_environment` must run before Gradio is imported, so this module imports it late.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vlm.cache_folder import cache_folder
+from vlm.errors import ConfigError
+
+if TYPE_CHECKING:
+    import gradio as gr
+    from fastapi import FastAPI
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_UPLOAD = "20mb"
+# In this order: the rules for narrow screens come last and win.
+STYLES = ("page.css", "chat.css", "panel.css", "drawer.css", "narrow.css")
+
+# gr.HTML compiles its templates in the browser ('unsafe-eval') and Gradio's own page has inline
+# scripts and styles. Nothing may come from another host, least of all a picture that an answer
+# names: its address could carry the conversation away.
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "img-src 'self' data: blob:",
+        "style-src 'self' 'unsafe-inline'",
+        "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
+        "font-src 'self' data:",
+        "connect-src 'self'",
+        "worker-src 'self' blob:",
+        "form-action 'self'",
+        "frame-ancestors 'self'",
+        "object-src 'none'",
+        "base-uri 'self'",
+    )
+)
+SECURITY_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class SecurityHeaders:
+    """ASGI middleware that adds `SECURITY_HEADERS` to every response, streams included."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._headers = [
+            (name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *self._headers]}
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """The server's socket; port 0 is any free one. Raises `ConfigError` when it is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"Cannot listen on {host}:{port} ({error.strerror}): choose another --host or --port."
+        ) from error
+    return listener
+
+
+def page_url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def prepare_environment(listener: socket.socket) -> Path:
+    """Switch telemetry off and give uploads a private, empty folder. Returns that folder.
+
+    The folder is named after the address, which only one process can hold: what it contains was
+    left behind by an earlier one.
+    """
+    host, port = listener.getsockname()[:2]
+    uploads = cache_folder() / "uploads" / f"{host.replace(':', '.')}-{port}"
+    shutil.rmtree(uploads, ignore_errors=True)
+    uploads.mkdir(parents=True, mode=0o700)
+    os.environ["GRADIO_TEMP_DIR"] = str(uploads)
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    return uploads
+
+
+def create_app(page: gr.Blocks, pictures: Path) -> FastAPI:
+    """The page as an ASGI application that also serves the files in `pictures`."""
+    import gradio as gr
+    from fastapi import FastAPI
+
+    from vlm.ui.blocks import PAGE_FOLDER, asset
+    from vlm.ui.theme import eagle_theme
+
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(SecurityHeaders)
+    gr.set_static_paths([pictures])
+    options: dict[str, Any] = {
+        "theme": eagle_theme(),
+        # Not `css=`: Gradio rewrites the selectors given there, and those in @media differently.
+        "head": f"<style>{''.join(map(asset, STYLES))}</style>",
+        "js": asset("page.js"),
+        "favicon_path": str(PAGE_FOLDER / "favicon.svg"),
+        "footer_links": [],
+        "run_history": False,
+        "enable_monitoring": False,
+        "show_error": False,
+        "ssr_mode": False,
+        "mcp_server": False,
+        "pwa": False,
+        "max_file_size": MAX_UPLOAD,
+    }
+    gr.mount_gradio_app(app, page, path="/", **options)
+    return app
+
+
+def serve(app: FastAPI, listener: socket.socket) -> None:
+    """Answer requests until the process is told to stop."""
+    import uvicorn
+
+    # Open streams of browsers would otherwise keep the process from ending.
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+    uvicorn.Server(config).run(sockets=[listener])
