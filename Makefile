@@ -10,7 +10,8 @@ TOOLS := $(VENV)/.tools-installed
 setup: $(RUNTIME)
 	$(BIN)/python -m vlm.demo_model compose
 
-run: setup
+# Loading composes the bundled models when they are not there yet.
+run: $(RUNTIME)
 	$(BIN)/python app.py $(ARGS)
 
 check: $(TOOLS)

@@ -14,12 +14,12 @@ from vlm.metrics import RunStats
 
 @dataclass(frozen=True, slots=True)
 class PrefillFinished:
-    """The prompt is in the caches of the target (and of the draft, when one is used)."""
+    """The target has read the prompt; the first token follows at once."""
 
     num_prompt_tokens: int
     image_tokens: tuple[int, ...]  # one entry a picture, in prompt order
     vision_seconds: float
-    prefill_seconds: float  # target and draft
+    prefill_seconds: float  # the target's; the draft's is in step 1's `draft_seconds`
     speculative: bool
 
 
@@ -34,7 +34,7 @@ class StepDecoded:
 
 @dataclass(frozen=True, slots=True)
 class GenerationFinished:
-    """The answer is complete, or the reader stopped reading."""
+    """The answer is complete. A reader who stops earlier does not get this event."""
 
     stats: RunStats
 
