@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from vlm.demo_model.align_stage import image_and_text_positions
 from vlm.demo_model.evaluation import wilson_interval
-from vlm.demo_model.training_loop import Budget, train, trained_weights
+from vlm.demo_model.training_loop import Budget, ParameterGroup, train, trained_weights
 from vlm.demo_model.vision_tower import (
     DEMO_VISION_CONFIG,
     PATCH,
@@ -43,6 +43,9 @@ class _MeanColor:
     @property
     def trained(self) -> nn.Module:
         return self._tower
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        return [ParameterGroup(tuple(self._tower.parameters()), rate_scale=1.0)]
 
     def loss(self, rng: np.random.Generator) -> tuple[Tensor, int]:
         levels = rng.integers(0, 256, (4, 1, 1, 1), dtype=np.uint8)

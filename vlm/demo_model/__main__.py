@@ -1,4 +1,4 @@
-"""`python -m vlm.demo_model train|export|evaluate|examples`: see docs/demo-model.md."""
+"""`python -m vlm.demo_model compose|train|export|evaluate|examples`: see docs/demo-model.md."""
 
 import argparse
 import logging
@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from vlm.cache_folder import cache_folder
+from vlm.demo_model.compose import bundled_pair
 from vlm.demo_model.train import TrainingFiles, export, train_stage
 from vlm.demo_model.training_loop import Budget
 
@@ -17,6 +18,9 @@ def main() -> None:
     """Parse the options and run one command."""
     options = _build_parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    if options.command == "compose":
+        bundled_pair(options.base_weights, print)
+        return
     if options.threads:
         torch.set_num_threads(options.threads)
     files = TrainingFiles(
@@ -54,6 +58,8 @@ def _build_parser() -> argparse.ArgumentParser:
     shared.add_argument("--threads", type=int, help="default: all cores")
     parser = argparse.ArgumentParser(prog="python -m vlm.demo_model", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    compose = commands.add_parser("compose", help="make the bundled pair in the cache, once")
+    compose.add_argument("--base-weights", help="see python app.py --help; else fetched")
     train = commands.add_parser("train", parents=[shared], help="run or resume one stage")
     train.add_argument("--stage", choices=("tower", "align"), required=True)
     train.add_argument("--minutes", type=float, default=30.0, help="training time, all runs")

@@ -26,8 +26,8 @@ from vlm.demo_model.composition import VISION_END, VISION_START
 from vlm.demo_model.objects import OBJECTS
 from vlm.demo_model.questions import QuestionAnswer, ask_each
 from vlm.demo_model.scenes import PIXELS_PER_TOKEN, Scene, draw_scene
-from vlm.demo_model.tower_stage import TowerStage, held_out_scenes
-from vlm.demo_model.training_loop import batches_of
+from vlm.demo_model.tower_stage import LARGE_SIZE_ODDS, TowerStage, held_out_scenes, last_layer
+from vlm.demo_model.training_loop import ParameterGroup, batches_of
 from vlm.demo_model.vision_tower import run_tower, to_pixel_values
 
 SYSTEM_PROMPT = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
@@ -37,8 +37,9 @@ _TURN = VISION_END + "{question}<|im_end|>\n<|im_start|>assistant\n"
 _PICTURES_PER_BATCH = 12
 _MAX_IMAGE_TOKENS_PER_BATCH = 256
 _SIZES = (84, 112, 140, 168, 196, 224)
-_SIZE_ODDS = (0.48, 0.24, 0.10, 0.06, 0.04, 0.08)
+_SIZE_ODDS = (0.38, 0.22, 0.10, 0.06, 0.06, 0.18)
 _NAMING_WEIGHT = 0.2
+_PROMPT_RATE_SCALE = 15.0
 _IGNORED = -100
 
 
@@ -56,7 +57,7 @@ def prompt_text(image: str, question: str) -> str:
 class AlignStage:
     """Next-token loss through the frozen language model."""
 
-    learning_rate = 5e-4
+    learning_rate = 4e-4
     report_seconds = 150.0  # the check costs as much as five steps
 
     def __init__(
@@ -66,8 +67,16 @@ class AlignStage:
         tokenizer: PreTrainedTokenizerBase,
     ) -> None:
         embeddings = model.model.language_model.embed_tokens.weight.detach().clone()
+        # The last bias is the same in every image token: a prompt that says how to answer.
+        # It belongs to the answers, so the first stage's loss keeps the bias it came with.
+        own_bias = last_layer(model.model.visual).bias.detach().clone() - embeddings.mean(0)
         self._naming = TowerStage(
-            model.model.visual, artworks, tokenizer, embeddings, center=embeddings.mean(0)
+            model.model.visual,
+            artworks,
+            tokenizer,
+            embeddings,
+            own_bias=own_bias,
+            size_odds=LARGE_SIZE_ODDS,
         )
         self._artworks = artworks
         self._tokenizer = tokenizer
@@ -83,6 +92,15 @@ class AlignStage:
         """Tower and merger; the language model is not among them."""
         tower: nn.Module = self._tower
         return tower
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        """The bias that serves as a prompt starts from nothing and has far to go."""
+        prompt = last_layer(self._tower).bias
+        others = tuple(p for p in self._tower.parameters() if p is not prompt)
+        return [
+            ParameterGroup(others, rate_scale=1.0),
+            ParameterGroup((prompt,), rate_scale=_PROMPT_RATE_SCALE),
+        ]
 
     def loss(self, rng: np.random.Generator) -> tuple[Tensor, int]:
         """One batch of pictures of one size, one question each."""

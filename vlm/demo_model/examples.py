@@ -36,22 +36,22 @@ class ExamplePicture:
     bottom_color: tuple[int, int, int]
 
 
+_YELLOW = (255, 226, 142), (244, 196, 84)
+_GREEN = (120, 196, 120), (70, 158, 80)
+_BLUE = (110, 160, 240), (58, 108, 206)
+_ORANGE = (252, 172, 84), (238, 134, 40)
+_PINK = (250, 176, 206), (236, 136, 180)
+_PURPLE = (160, 104, 200), (122, 66, 164)
+
 EXAMPLES = (
-    ExamplePicture("strawberry.png", "strawberry", "What do you see?", "strawberry",
-                   (255, 226, 142), (244, 196, 84)),
-    ExamplePicture("panda.png", "panda", "What is this?", "panda",
-                   (120, 196, 120), (70, 158, 80)),
-    ExamplePicture("rocket.png", "rocket", "Describe the picture.", "rocket",
-                   (36, 34, 44), (16, 16, 22)),
-    ExamplePicture("guitar.png", "guitar", "What is in the picture?", "guitar",
-                   (110, 160, 240), (58, 108, 206)),
-    ExamplePicture("butterfly.png", "butterfly", "Is there a butterfly in the picture?",
-                   "Yes", (250, 250, 246), (238, 240, 242)),
-    ExamplePicture("cactus.png", "cactus", "What color is the background?", "orange",
-                   (252, 172, 84), (238, 134, 40)),
-    ExamplePicture("octopus.png", "octopus", "What is shown in this image?", "octopus",
-                   (96, 146, 232), (54, 104, 200)),
-)  # fmt: skip
+    ExamplePicture("lion.png", "lion", "What is this?", "lion", *_GREEN),
+    ExamplePicture("hamburger.png", "hamburger", "What is in the picture?", "hamburger", *_BLUE),
+    ExamplePicture("unicorn.png", "unicorn", "What can you see?", "unicorn", *_PINK),
+    ExamplePicture("pumpkin.png", "pumpkin", "What is shown in this image?", "pumpkin", *_ORANGE),
+    ExamplePicture("carrot.png", "carrot", "Name the object in this picture.", "carrot", *_PURPLE),
+    ExamplePicture("rainbow.png", "rainbow", "What do you see?", "rainbow", *_BLUE),
+    ExamplePicture("fox.png", "fox", "Describe the picture.", "fox", *_YELLOW),
+)
 
 
 def draw_example(example: ExamplePicture) -> Image.Image:

@@ -20,14 +20,16 @@ from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import (
 from vlm.demo_model.artwork import Artwork
 from vlm.demo_model.objects import OBJECTS
 from vlm.demo_model.scenes import BACKGROUND_COLORS, Scene, draw_scene
-from vlm.demo_model.training_loop import batches_of
+from vlm.demo_model.training_loop import ParameterGroup, batches_of
 from vlm.demo_model.vision_tower import PATCH, run_tower, to_pixel_values
 
 # A batch has about this many patches, whatever its picture size: 64 pictures of 112 pixels.
 _PATCHES_PER_BATCH = 4096
-# Small pictures teach most per second; the large ones only have to be seen as well.
+# Small pictures teach most per second. Large ones come into their own in the second stage:
+# what was learned on small ones carries over only in part.
 _SIZES = (84, 112, 140, 168, 196, 224)
-_SIZE_ODDS = (0.40, 0.34, 0.10, 0.06, 0.05, 0.05)
+SMALL_SIZE_ODDS = (0.40, 0.34, 0.10, 0.06, 0.05, 0.05)
+LARGE_SIZE_ODDS = (0.15, 0.20, 0.10, 0.10, 0.10, 0.35)
 _COLOR_WEIGHT = 0.3
 _PURITY_WEIGHT = 2.0
 _HELD_OUT_SEED = 2**31 + 7
@@ -56,11 +58,13 @@ class TowerStage:
         artworks: Sequence[Artwork],
         tokenizer: PreTrainedTokenizerBase,
         embeddings: Tensor,
-        center: Tensor | None = None,
+        own_bias: Tensor | None = None,
+        size_odds: Sequence[float] = SMALL_SIZE_ODDS,
     ) -> None:
-        """`center` is what the tower adds to every token: the embeddings' mean, later on."""
+        """`own_bias` stands in for the tower's last bias where that serves another purpose."""
         self._trained = _Trained(tower)
-        self._center = torch.zeros(embeddings.shape[1]) if center is None else center
+        self._own_bias = own_bias
+        self._size_odds = size_odds
         self._artworks = artworks
         words = [shown.name for shown in OBJECTS]
         self._names = _word_directions(words, tokenizer, embeddings)
@@ -72,9 +76,13 @@ class TowerStage:
         """The tower and the temperature of its loss."""
         return self._trained
 
+    def parameter_groups(self) -> list[ParameterGroup]:
+        """Everything at one rate."""
+        return [ParameterGroup(tuple(self._trained.parameters()), rate_scale=1.0)]
+
     def loss(self, rng: np.random.Generator) -> tuple[Tensor, int]:
         """Names, and with a small weight the background's colour, of one batch."""
-        size = int(rng.choice(_SIZES, p=_SIZE_ODDS))
+        size = int(rng.choice(_SIZES, p=self._size_odds))
         num_pictures = _PATCHES_PER_BATCH // (size // PATCH) ** 2
         shown = rng.integers(len(OBJECTS), size=num_pictures)
         scenes = [draw_scene(rng, self._artworks, OBJECTS[i], size, size) for i in shown]
@@ -109,7 +117,9 @@ class TowerStage:
         pixels = np.stack([scene.pixels for scene in scenes])
         with torch.autocast("cpu", torch.bfloat16):
             tokens = run_tower(self._trained.tower, to_pixel_values(pixels), *pixels.shape[1:3])
-        return tokens - self._center
+        if self._own_bias is not None:
+            tokens = tokens - last_layer(self._trained.tower).bias + self._own_bias
+        return tokens
 
 
 def held_out_scenes(artworks: Sequence[Artwork], num_scenes: int, size: int) -> list[Scene]:
@@ -118,6 +128,13 @@ def held_out_scenes(artworks: Sequence[Artwork], num_scenes: int, size: int) -> 
     return [
         draw_scene(rng, artworks, OBJECTS[i % len(OBJECTS)], size, size) for i in range(num_scenes)
     ]
+
+
+def last_layer(tower: VisionTower) -> nn.Linear:
+    """The layer that writes the image tokens."""
+    last = tower.merger.mlp[2]
+    assert isinstance(last, nn.Linear)
+    return last
 
 
 def write_in_embedding_scale(tower: VisionTower, scenes: list[Scene], embeddings: Tensor) -> None:
@@ -131,8 +148,7 @@ def write_in_embedding_scale(tower: VisionTower, scenes: list[Scene], embeddings
         tokens = run_tower(tower, to_pixel_values(pixels), *pixels.shape[1:3])
         mean = embeddings.mean(0)
         scale = (embeddings - mean).norm(dim=-1).mean() / tokens.norm(dim=-1).mean()
-        last = tower.merger.mlp[2]
-        assert isinstance(last, nn.Linear)
+        last = last_layer(tower)
         last.weight.mul_(scale)
         last.bias.mul_(scale).add_(mean)
 

@@ -23,6 +23,14 @@ _FINAL_LEARNING_RATE_SHARE = 0.03
 _GRADIENT_NORM = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class ParameterGroup:
+    """Parameters that learn at `rate_scale` times the stage's rate."""
+
+    parameters: tuple[nn.Parameter, ...]
+    rate_scale: float
+
+
 class Stage(Protocol):
     """What the loop needs to know of a stage."""
 
@@ -32,6 +40,9 @@ class Stage(Protocol):
     @property
     def trained(self) -> nn.Module:
         """The parameters that learn, and that a checkpoint holds."""
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        """All trained parameters, by how fast they learn."""
 
     def loss(self, rng: np.random.Generator) -> tuple[Tensor, int]:
         """The loss of one fresh batch, and how many pictures were in it."""
@@ -65,8 +76,12 @@ def train(
     stage: Stage, budget: Budget, checkpoint: Path, *, seed: int, checkpoint_seconds: float = 120.0
 ) -> None:
     """Train until the budget is spent, starting from `checkpoint` where there is one."""
+    groups = stage.parameter_groups()
     optimizer = torch.optim.AdamW(
-        stage.trained.parameters(), lr=stage.learning_rate, betas=(0.9, 0.98), weight_decay=0.01
+        [{"params": list(group.parameters)} for group in groups],
+        lr=stage.learning_rate,
+        betas=(0.9, 0.98),
+        weight_decay=0.01,
     )
     counters = _Counters()
     if checkpoint.exists():
@@ -77,8 +92,8 @@ def train(
     seconds_before = counters.seconds
     while (progress := budget.progress(counters.seconds, counters.step)) < 1:
         rate_share = _rate_share(progress, counters.step)
-        for group in optimizer.param_groups:
-            group["lr"] = stage.learning_rate * rate_share
+        for group, adjusted in zip(groups, optimizer.param_groups, strict=True):
+            adjusted["lr"] = stage.learning_rate * rate_share * group.rate_scale
         # A step's pictures depend on its number alone, so a resumed run sees the same ones.
         loss, num_pictures = stage.loss(np.random.default_rng((seed, counters.step)))
         loss.backward()  # type: ignore[no-untyped-call]

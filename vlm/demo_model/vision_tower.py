@@ -68,7 +68,7 @@ def build_tower(config: dict[str, Any]) -> VisionTower:
 
 def to_pixel_values(pictures: npt.NDArray[np.uint8]) -> Tensor:
     """(batch, height, width, 3) -> patches (batch, patches, 3 * 2 * 14 * 14)."""
-    values = torch.from_numpy(pictures).permute(0, 3, 1, 2).float().div_(255)
+    values = torch.tensor(pictures).permute(0, 3, 1, 2).float().div_(255)
     values = (values - _MEAN) / _STD
     batch, channels, height, width = values.shape
     block = PATCH * MERGE
