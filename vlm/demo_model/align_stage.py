@@ -58,7 +58,7 @@ class AlignStage:
     """Next-token loss through the frozen language model."""
 
     learning_rate = 4e-4
-    report_seconds = 150.0  # the check costs as much as five steps
+    report_seconds = 150.0  # the check costs several steps
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ def build_tower(config: dict[str, Any]) -> VisionTower:
     """A randomly initialised tower; the weights follow torch's global seed."""
     tower = VisionTower(Qwen2_5_VLVisionConfig(**config))
     # transformers' fixed deviation of 0.02 is meant for wide models: at this width it leaves
-    # every block close to the identity, and the first thousand steps teach little.
+    # every block close to the identity, and the first minutes of training teach little.
     for name, parameter in tower.named_parameters():
         if parameter.ndim >= 2:
             writes_to_residual = name.endswith(("attn.proj.weight", "down_proj.weight"))
@@ -106,7 +106,7 @@ def _attend(attention: Any, hidden: Tensor, grid: Grid, mask: Tensor | None) -> 
     cos, sin = grid.cos.to(query.dtype), grid.sin.to(query.dtype)
     query = query * cos + _rotate_half(query) * sin
     key = key * cos + _rotate_half(key) * sin
-    # Written out: at these lengths it outruns scaled_dot_product_attention on a CPU.
+    # Written out: at these lengths scaled_dot_product_attention is no faster on a CPU.
     scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
