@@ -18,6 +18,8 @@ from vlm.errors import ConfigError
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 VISUAL_ENGINES = ("auto", "onnxruntime", "torch")
+PER_IMAGE_DEFAULT = ImageTokenLimits().max_image_tokens_per_image
+BUNDLED_PER_IMAGE_DEFAULT = 16  # docs/demo-model.md has its accuracy at 16 and at 64
 
 
 def option(default: Any, text: str, **kwargs: Any) -> Any:
@@ -57,9 +59,12 @@ class Settings:
         ImageTokenLimits.__dataclass_fields__["max_image_tokens"].default,
         "most image tokens of all pictures of a request together",
     )
-    max_image_tokens_per_image: int = option(
-        ImageTokenLimits.__dataclass_fields__["max_image_tokens_per_image"].default,
-        "most image tokens of one picture; larger pictures are scaled down",
+    max_image_tokens_per_image: int | None = option(
+        None,
+        "most image tokens of one picture; larger pictures are scaled down (default: "
+        f"{PER_IMAGE_DEFAULT}, or {BUNDLED_PER_IMAGE_DEFAULT} for the bundled model, whose eyes "
+        "are best at small pictures)",
+        type=int,
     )
     max_input_len: int = option(3072, "longest prompt in tokens, image tokens included")
     max_kv_cache_capacity: int = option(4096, "tokens of prompt and answer that the KV cache holds")
@@ -122,8 +127,12 @@ class Settings:
 
     @property
     def limits(self) -> ImageTokenLimits:
+        default = BUNDLED_PER_IMAGE_DEFAULT if self.base is None else PER_IMAGE_DEFAULT
+        per_image = self.max_image_tokens_per_image
         return ImageTokenLimits(
-            self.min_image_tokens, self.max_image_tokens, self.max_image_tokens_per_image
+            self.min_image_tokens,
+            self.max_image_tokens,
+            default if per_image is None else per_image,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -43,6 +43,8 @@ def load_pipeline(settings: Settings, on_progress: Progress) -> VlmPipeline:
 
     Raises `VlmError`, `EagleError` or `VisualEncoderError`, each in one sentence.
     """
+    per_image = settings.limits.max_image_tokens_per_image
+    settings = replace(settings, max_image_tokens_per_image=per_image)
     device = choose_device(settings.device)
     dtype = choose_dtype(settings.dtype, device)
     torch.set_num_threads(settings.threads or os.cpu_count() or 1)

@@ -44,7 +44,6 @@ def settings() -> Settings:
         max_kv_cache_capacity=1024,
         max_input_len=600,
         max_image_tokens=256,
-        max_image_tokens_per_image=256,
     )
 
 
@@ -166,5 +165,5 @@ def test_sampling_is_fixed_by_the_seed(pipeline: VlmPipeline) -> None:
 
 def test_fewer_image_tokens_when_asked(pipeline: VlmPipeline) -> None:
     asked = request(CARDS[0]["question"], EXAMPLES / CARDS[0]["image"], max_new_tokens=4)
-    small = finish(pipeline, replace(asked, limits=ImageTokenLimits(4, 16, 16)))
-    assert small.image_tokens[0] <= 16 < finish(pipeline, asked).image_tokens[0]
+    small = finish(pipeline, replace(asked, limits=ImageTokenLimits(4, 64, 9)))
+    assert small.image_tokens[0] <= 9 < finish(pipeline, asked).image_tokens[0]

@@ -28,6 +28,12 @@ def test_every_option_reaches_its_field() -> None:
     assert {item.name for item in fields(Settings)} >= {"base", "draft", "seed", "top_k"}
 
 
+def test_the_bundled_model_sees_small_pictures_unless_told_otherwise() -> None:
+    assert parse().limits.max_image_tokens_per_image == 16
+    assert parse("--base", "x").limits.max_image_tokens_per_image == 512
+    assert parse("--max-image-tokens-per-image", "64").limits.max_image_tokens_per_image == 64
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

@@ -7,7 +7,7 @@ The drawer gives loose values: a cleared number field is None. Here they become 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from typing import Any
 
 from eagle.types import SamplingParams
@@ -34,8 +34,9 @@ class Controls:
     @classmethod
     def from_settings(cls, settings: Settings, *, has_draft: bool) -> Controls:
         """What the drawer shows first: what the program was started with."""
-        names = [item.name for item in fields(cls) if item.name != "use_eagle"]
-        return cls(has_draft, **{name: getattr(settings, name) for name in names})
+        limits = asdict(settings.limits)
+        names = [item.name for item in fields(cls) if item.name not in {"use_eagle", *limits}]
+        return cls(has_draft, **{name: getattr(settings, name) for name in names}, **limits)
 
     @classmethod
     def from_values(cls, values: Sequence[Any]) -> Controls:
