@@ -49,7 +49,6 @@ EXAMPLES = (
     ExamplePicture("unicorn.png", "unicorn", "What can you see?", "unicorn", *_PINK),
     ExamplePicture("pumpkin.png", "pumpkin", "What is shown in this image?", "pumpkin", *_ORANGE),
     ExamplePicture("carrot.png", "carrot", "Name the object in this picture.", "carrot", *_PURPLE),
-    ExamplePicture("rainbow.png", "rainbow", "What do you see?", "rainbow", *_BLUE),
     ExamplePicture("fox.png", "fox", "Describe the picture.", "fox", *_YELLOW),
 )
 
