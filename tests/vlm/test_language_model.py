@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -203,3 +204,17 @@ def test_other_families_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(CheckpointError, match="model_type 'gpt2'"):
         base_config(tmp_path)
+
+
+def test_configs_of_transformers_4_mean_the_same(tmp_path: Path) -> None:
+    """Published Qwen2.5-VL checkpoints keep the decoder's fields at the top of config.json."""
+    tiny.write("qwen2_5_vl", tmp_path)
+    nested = load(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    text = config.pop("text_config")
+    rope = text.pop("rope_parameters")
+    scaling = {"type": "mrope", "mrope_section": rope["mrope_section"]}
+    flat = text | config | {"rope_theta": rope["rope_theta"], "rope_scaling": scaling}
+    path.write_text(json.dumps(flat))
+    assert load(tmp_path).config == nested.config
