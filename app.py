@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import threading
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import replace
 
 from eagle.errors import EagleError
 from visual_encoder.errors import VisualEncoderError
@@ -53,13 +55,13 @@ def run(settings: Settings, arguments: argparse.Namespace) -> None:
     server.prepare_environment(listener)
 
     # Imported late: Gradio reads the environment when it is imported, and --help needs no torch.
-    from vlm.loading import load_pipeline
+    from vlm.engine_process import EngineProcess
     from vlm.ui.blocks import build_page
     from vlm.ui.engine_thread import EngineThread
     from vlm.ui.examples import EXAMPLES_FOLDER, load_examples
 
-    pipeline = load_pipeline(settings, on_progress=report)
-    with EngineThread(pipeline) as engine:
+    settings = keep_a_core_for_the_page(settings)
+    with EngineProcess(settings, report) as pipeline, EngineThread(pipeline) as engine:
         report("Warming up")
         engine.warm_up()
         app = server.create_app(build_page(engine, load_examples()), EXAMPLES_FOLDER)
@@ -68,6 +70,14 @@ def run(settings: Settings, arguments: argparse.Namespace) -> None:
         if arguments.inbrowser:
             threading.Timer(0.5, webbrowser.open, [url]).start()
         server.serve(app, listener)
+
+
+def keep_a_core_for_the_page(settings: Settings) -> Settings:
+    """With every core decoding, the browser on the same machine holds up a thread at every update,
+    and the other threads wait for it (docs/page-overhead.md)."""
+    if settings.threads:
+        return settings
+    return replace(settings, threads=max(1, (os.cpu_count() or 1) - 1))
 
 
 def report(message: str) -> None:

@@ -49,7 +49,7 @@ class Settings:
     )
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     dtype: str = option("auto", "number format of base and draft", choices=DTYPES)
-    threads: int = option(0, "CPU threads (0: all cores)")
+    threads: int = option(0, "CPU threads (0: all cores; the page keeps one for itself)")
     visual_engine: str = option("auto", "runs the visual encoder", choices=VISUAL_ENGINES)
     min_image_tokens: int = option(
         ImageTokenLimits.__dataclass_fields__["min_image_tokens"].default,

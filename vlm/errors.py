@@ -21,3 +21,7 @@ class PromptTooLong(VlmError):
 
 class ImagesNotSupported(VlmError):
     """A picture was sent to a text-only base."""
+
+
+class EngineLost(VlmError):
+    """The process that decodes is gone."""

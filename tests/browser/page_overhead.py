@@ -1,14 +1,17 @@
-"""How much does a watched page slow decoding? `python -m tests.browser.page_overhead --rounds 8`
+"""How much does a watched page slow decoding? `python -m tests.browser.page_overhead --rounds 16`
 
-One engine answers the same question in turn alone and for a page that a real Chromium shows; the
-figure is the median, over rounds, of the page's decode rate by the mean of the two runs around it.
+One engine process answers the same question in turn alone and for a page that a real Chromium
+shows; the figure is the median, over rounds, of the page's decode rate by the mean of the two runs
+around it.
 The last line is JSON. Not a test: a busy machine would decide the result.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import shutil
 import statistics
 import threading
@@ -18,8 +21,8 @@ from playwright.sync_api import Page, sync_playwright
 
 from tests.browser.conftest import CHROMIUM_ARGUMENTS, WIDE
 from vlm.config import Settings
+from vlm.engine_process import EngineProcess
 from vlm.events import Event, GenerationFinished
-from vlm.pipeline import VlmPipeline
 from vlm.requests import ChatMessage, GenerationRequest
 from vlm.ui import server
 
@@ -29,7 +32,7 @@ QUESTION = "Tell me a long story about an eagle."
 class MeasuredPipeline:
     """Passes requests on and remembers every finished answer's decode rate."""
 
-    def __init__(self, pipeline: VlmPipeline) -> None:
+    def __init__(self, pipeline: EngineProcess) -> None:
         self._pipeline = pipeline
         self.info, self.settings = pipeline.info, pipeline.settings
         self.rates: list[float] = []
@@ -45,19 +48,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=200)
-    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 1) - 1))
     arguments = parser.parse_args()
     settings = Settings(ignore_eos=True, max_new_tokens=arguments.tokens, threads=arguments.threads)
     listener = server.bind("127.0.0.1", 0)
     server.prepare_environment(listener)
     # Gradio reads the environment when it is imported.
-    from vlm.loading import load_pipeline
     from vlm.ui.blocks import build_page
     from vlm.ui.engine_thread import EngineThread
     from vlm.ui.examples import EXAMPLES_FOLDER, load_examples
 
-    pipeline = MeasuredPipeline(load_pipeline(settings, lambda _: None))
-    with EngineThread(pipeline) as engine, sync_playwright() as playwright:
+    with contextlib.ExitStack() as stack:
+        process = stack.enter_context(EngineProcess(settings, lambda _: None))
+        pipeline = MeasuredPipeline(process)
+        engine = stack.enter_context(EngineThread(pipeline))
+        playwright = stack.enter_context(sync_playwright())
         engine.warm_up()
         pipeline.rates.clear()
         app = server.create_app(build_page(engine, load_examples()), EXAMPLES_FOLDER)

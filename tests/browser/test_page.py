@@ -37,8 +37,8 @@ def test_a_picture_is_asked_about_and_stop_stops(
     number = bars(page).count()
     page.wait_for_timeout(1000)
     assert bars(page).count() == number
-    # 320 x 240 pixels in tokens of 28 x 28: 11 columns, 9 rows.
-    expect(panel_figure(page, "images")).to_have_text("99")
+    # 320 x 240 pixels shrunk until tokens of 28 x 28 fit into the bundled model's 16: 4 x 3.
+    expect(panel_figure(page, "images")).to_have_text("12")
 
 
 def test_two_visitors_are_answered_one_after_the_other(

@@ -1,0 +1,66 @@
+"""The engine in a process of its own: the same answers, cancelling, errors and a lost child."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.vlm.conftest import SMALL
+from vlm.config import Settings
+from vlm.engine_process import EngineProcess
+from vlm.errors import EngineLost, PromptTooLong
+from vlm.events import GenerationFinished, StepDecoded
+from vlm.pipeline import VlmPipeline
+from vlm.requests import ChatMessage, GenerationRequest
+
+REQUEST = GenerationRequest((ChatMessage("user", "What?"),), max_new_tokens=30, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def engine(pair: tuple[str, str]) -> Iterator[EngineProcess]:
+    with EngineProcess(Settings(base=pair[0], draft=pair[1], **SMALL), lambda _: None) as process:
+        yield process
+
+
+def token_ids(engine: EngineProcess | VlmPipeline) -> tuple[int, ...]:
+    *_, last = engine.run(REQUEST)
+    assert isinstance(last, GenerationFinished)
+    return last.stats.token_ids
+
+
+def test_answers_are_those_of_the_pipeline(
+    engine: EngineProcess, tiny_pipeline: VlmPipeline
+) -> None:
+    assert token_ids(engine) == token_ids(tiny_pipeline)
+    assert engine.info == tiny_pipeline.info
+    assert engine.settings == tiny_pipeline.settings
+
+
+def test_a_cancelled_request_leaves_nothing_behind(engine: EngineProcess) -> None:
+    expected = token_ids(engine)
+    for read in (1, 2, 5):
+        events = engine.run(REQUEST)
+        seen = [next(events) for _ in range(read)]
+        assert not any(isinstance(event, GenerationFinished) for event in seen)
+        events.close()  # type: ignore[attr-defined]
+        assert token_ids(engine) == expected
+
+
+def test_errors_cross_whole(engine: EngineProcess) -> None:
+    long = GenerationRequest((ChatMessage("user", "x" * 400),))
+    with pytest.raises(PromptTooLong, match="at most 200 fit"):
+        list(engine.run(long))
+    assert any(isinstance(event, StepDecoded) for event in engine.run(REQUEST))
+
+
+def test_loading_errors_are_raised_here() -> None:
+    with pytest.raises(Exception, match="not a directory"):
+        EngineProcess(Settings(base="/nowhere/at/all"), lambda _: None)
+
+
+def test_a_lost_child_is_one_sentence(pair: tuple[str, str]) -> None:
+    process = EngineProcess(Settings(base=pair[0], **SMALL), lambda _: None)
+    process._process.kill()
+    with process, pytest.raises(EngineLost, match="start the program again"):
+        list(process.run(REQUEST))
