@@ -20,7 +20,8 @@ from visual_encoder.errors import (
     VisualEncoderError,
 )
 from visual_encoder.image_loading import ImageSource, load_image
-from visual_encoder.preprocess import ImagePreprocessor, ResizePlan, plan_resizes
+from visual_encoder.preprocess import ImagePreprocessor
+from visual_encoder.resize_plan import ResizePlan, plan_resizes
 from visual_encoder.types import (
     EncoderInfo,
     ImagePatches,

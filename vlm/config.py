@@ -13,6 +13,7 @@ from typing import Any
 from eagle.errors import EagleConfigError
 from eagle.types import SamplingParams, TreeShape
 from visual_encoder.errors import VisualEncoderError
+from visual_encoder.resize_plan import IMAGE_BUDGETS, SHARE
 from visual_encoder.types import ImageTokenLimits
 from vlm.errors import ConfigError
 
@@ -65,6 +66,12 @@ class Settings:
         f"{PER_IMAGE_DEFAULT}, or {BUNDLED_PER_IMAGE_DEFAULT} for the bundled model, whose eyes "
         "are best at small pictures)",
         type=int,
+    )
+    image_budget: str = option(
+        SHARE,
+        "when a request's pictures together exceed --max-image-tokens: share it among them, or "
+        "refuse the request (strict)",
+        choices=IMAGE_BUDGETS,
     )
     max_input_len: int = option(3072, "longest prompt in tokens, image tokens included")
     max_kv_cache_capacity: int = option(4096, "tokens of prompt and answer that the KV cache holds")

@@ -151,7 +151,7 @@ class VlmPipeline:
         if self.vision is None:
             raise ImagesNotSupported(str(self.info.no_images_reason))
         limits = request.limits or self.settings.limits
-        return self.vision.preprocessor.prepare(sources, limits)
+        return self.vision.preprocessor.prepare(sources, limits, self.settings.image_budget)
 
     def _prepare_prompt(
         self, request: GenerationRequest, patches: ImagePatches | None

@@ -5,19 +5,15 @@ from __future__ import annotations
 import importlib
 import io
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
     Qwen2VLImageProcessorPil,
-    smart_resize,
 )
 
 from visual_encoder import (
@@ -25,11 +21,8 @@ from visual_encoder import (
     ImagePreprocessor,
     ImageRefused,
     ImageTokenLimits,
-    InvalidLimits,
-    plan_resizes,
 )
-from visual_encoder.preprocess import MAX_DISTORTION, nearest_grid, plan_resize
-from visual_encoder.types import TOKEN_PIXELS, TOKEN_SIDE
+from visual_encoder.types import TOKEN_PIXELS
 
 DEFAULTS = ImageTokenLimits()
 PREPROCESSOR_CONFIG = {  # as published with Qwen2.5-VL
@@ -43,20 +36,6 @@ PREPROCESSOR_CONFIG = {  # as published with Qwen2.5-VL
     "image_processor_type": "Qwen2VLImageProcessor",
     "processor_class": "Qwen2_5_VLProcessor",
 }
-
-# Limits for which transformers' rule alone is known to fail (engines.md section 4), and others.
-LIMITS = (
-    DEFAULTS,
-    ImageTokenLimits(128, 512, 512),
-    ImageTokenLimits(64, 64, 64),
-    ImageTokenLimits(128, 160, 160),
-    ImageTokenLimits(299, 299, 299),
-    ImageTokenLimits(4, 64, 64),
-    ImageTokenLimits(1, 4, 1),
-    ImageTokenLimits(7, 7, 7),
-    ImageTokenLimits(512, 512, 512),
-    ImageTokenLimits(4, 4096, 1280),
-)
 
 
 def noise(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -147,117 +126,6 @@ def test_a_broken_preprocessor_config_is_refused(tmp_path: Path) -> None:
         ImagePreprocessor(tmp_path)
 
 
-def check_refusal(error: ImageRefused, size: str) -> None:
-    assert error.limit is not None
-    assert error.actual is not None
-    assert error.actual != error.limit
-    assert size in str(error)
-
-
-def check_plan(height: int, width: int, limits: ImageTokenLimits) -> None:
-    """The property: inside all limits and of the right shape, or refused with numbers."""
-    try:
-        plan = plan_resize(height, width, limits)
-    except ImageRefused as refused:
-        check_refusal(refused, f"{width}x{height}")
-        return
-    low, high = limits.min_image_tokens, limits.max_image_tokens_per_image
-    assert low <= plan.num_image_tokens <= high
-    assert plan.height % TOKEN_SIDE == plan.width % TOKEN_SIDE == 0
-    plain = smart_resize(
-        height, width, TOKEN_SIDE, min_pixels=low * TOKEN_PIXELS, max_pixels=high * TOKEN_PIXELS
-    )
-    if low * TOKEN_PIXELS <= plain[0] * plain[1] <= high * TOKEN_PIXELS:
-        assert (plan.height, plan.width) == plain
-    else:
-        change = (plan.height / plan.width) / (height / width)
-        assert max(change, 1 / change) <= MAX_DISTORTION * 1.0001
-
-
-@settings(max_examples=1500, deadline=None)
-@given(
-    st.integers(1, 9000),
-    st.integers(1, 9000),
-    st.sampled_from(LIMITS)
-    | st.tuples(st.integers(1, 600), st.integers(0, 600)).map(
-        lambda pair: ImageTokenLimits(pair[0], sum(pair), sum(pair))
-    ),
-)
-def test_limits_hold_or_the_picture_is_refused(
-    height: int, width: int, limits: ImageTokenLimits
-) -> None:
-    check_plan(height, width, limits)
-
-
-def test_limits_hold_over_a_grid_of_sizes() -> None:
-    sides = (1, 3, 14, 27, 28, 29, 42, 100, 399, 640, 1000, 1333, 2800, 5599, 8000)
-    for limits in LIMITS:
-        for height in sides:
-            for width in sides:
-                check_plan(height, width, limits)
-
-
-@pytest.mark.parametrize("limits", LIMITS[:2] + LIMITS[-1:], ids=str)
-def test_ordinary_limits_never_refuse_a_possible_shape(limits: ImageTokenLimits) -> None:
-    """With a minimum well under the maximum every picture up to 200:1 has a size."""
-    for width in (1, 28, 100, 1000, 4000):
-        for ratio in (1, 1.5, 10, 50, 199, 200):
-            plan_resize(int(width * ratio), width, limits)
-
-
-@pytest.mark.parametrize(
-    ("aspect", "limits", "expected"),
-    [
-        (1.0, ImageTokenLimits(64, 64, 64), (8, 8)),
-        (0.5, ImageTokenLimits(128, 160, 160), (8, 16)),
-        (1.0, ImageTokenLimits(120, 160, 160), (12, 12)),
-        (1 / 200, ImageTokenLimits(4, 64, 64), (1, 64)),
-    ],
-)
-def test_the_nearest_grid(
-    aspect: float, limits: ImageTokenLimits, expected: tuple[int, int]
-) -> None:
-    assert nearest_grid(aspect, limits) == expected
-
-
-def test_a_size_that_breaks_the_plain_rule_is_repaired() -> None:
-    """min = max = 512 refuses every ordinary photo in Edge-LLM 0.6.1; here it gets 512 tokens."""
-    plan = plan_resize(1080, 1920, ImageTokenLimits(512, 512, 512))
-    assert (plan.height, plan.width, plan.num_image_tokens) == (16 * 28, 32 * 28, 512)
-
-
-def refusal(sizes: list[tuple[int, int]], limits: ImageTokenLimits) -> ImageRefused:
-    with pytest.raises(ImageRefused) as caught:
-        plan_resizes(sizes, limits)
-    return caught.value
-
-
-def test_a_request_over_the_total_names_numbers_and_flag() -> None:
-    error = refusal([(1080, 1920)] * 3, DEFAULTS)
-    each = plan_resize(1080, 1920, DEFAULTS).num_image_tokens
-    assert (error.actual, error.limit, error.flag) == (3 * each, 1024, "--max-image-tokens")
-    assert f"{each} + {each} + {each} = {3 * each}" in str(error)
-    assert "--max-image-tokens is 1024" in str(error)
-
-
-def test_a_strip_too_long_names_numbers_and_flag() -> None:
-    error = refusal([(100, 100), (28, 5600)], ImageTokenLimits(4, 64, 16))
-    assert error.flag == "--max-image-tokens-per-image"
-    assert re.search(r"Picture 2 is 5600x28 .* \d+ image tokens.*-per-image is 16", str(error))
-
-
-def test_a_shape_below_the_minimum_names_numbers_and_flag() -> None:
-    error = refusal([(400, 400)], ImageTokenLimits(7, 7, 7))
-    assert (error.actual, error.limit, error.flag) == (4, 7, "--min-image-tokens")
-    assert "--min-image-tokens is 7" in str(error)
-
-
-def test_an_extreme_aspect_ratio_names_both_numbers() -> None:
-    error = refusal([(4, 1000)], DEFAULTS)
-    assert (error.actual, error.limit) == (250, 200)
-    assert "250.0 times" in str(error)
-
-
 def late_exif_png(picture: Image.Image, orientation: int) -> bytes:
     """A PNG whose EXIF data stands behind its pixels, as the format allows."""
     exif = Image.Exif()
@@ -287,7 +155,7 @@ def test_nothing_is_decoded_before_the_limits_are_judged(tmp_path: Path) -> None
             raise AssertionError("decoded")
 
     pictures = []
-    for _ in range(3):
+    for _ in range(300):
         picture = Undecodable()
         picture._size, picture._mode = (1920, 1080), "RGB"
         picture.format = "PNG"
@@ -299,12 +167,3 @@ def test_nothing_is_decoded_before_the_limits_are_judged(tmp_path: Path) -> None
 def test_no_pictures_are_a_programming_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no pictures"):
         ImagePreprocessor(tmp_path).prepare([], DEFAULTS)
-
-
-@pytest.mark.parametrize("values", [(0, 10, 5), (6, 10, 5), (4, 10, 11), (-1, 1, 1)])
-def test_limits_that_contradict_each_other_are_one_sentence(values: tuple[int, int, int]) -> None:
-    with pytest.raises(InvalidLimits) as caught:
-        ImageTokenLimits(*values)
-    assert str(caught.value).count(". ") == 0
-    assert all(str(value) in str(caught.value) for value in values)
-    assert "--max-image-tokens-per-image" in str(caught.value)
