@@ -19,6 +19,7 @@ from visual_encoder.errors import (
     InvalidLimits,
     VisualEncoderError,
 )
+from visual_encoder.feature_cache import CachingEncoder, FeatureCache
 from visual_encoder.image_loading import ImageSource, load_image
 from visual_encoder.preprocess import ImagePreprocessor
 from visual_encoder.resize_plan import ResizePlan, plan_resizes
@@ -32,11 +33,13 @@ from visual_encoder.types import (
 )
 
 __all__ = [
+    "CachingEncoder",
     "CheckpointError",
     "EncoderInfo",
     "EngineChoice",
     "EngineStatus",
     "EngineUnavailable",
+    "FeatureCache",
     "ImagePatches",
     "ImagePreprocessor",
     "ImageRefused",

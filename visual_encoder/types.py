@@ -96,6 +96,7 @@ class VisionFeatures:
     grid_thw: GridTHW
     engine: str
     seconds: float  # wall-clock time of the encoding, device work included
+    num_cached_images: int = 0  # pictures whose features were known from an earlier request
 
     @property
     def num_image_tokens(self) -> tuple[int, ...]:

@@ -73,6 +73,11 @@ class Settings:
         "refuse the request (strict)",
         choices=IMAGE_BUDGETS,
     )
+    feature_cache_mib: int = option(
+        256,
+        "memory for the features of pictures already seen, in MiB; the same picture in the next "
+        "turn is then not encoded again (0: off)",
+    )
     max_input_len: int = option(3072, "longest prompt in tokens, image tokens included")
     max_kv_cache_capacity: int = option(4096, "tokens of prompt and answer that the KV cache holds")
     draft_top_k: int = option(
@@ -119,6 +124,10 @@ class Settings:
             )
         if self.threads < 0:
             raise ConfigError(f"--threads must be 0 (all cores) or more, got {self.threads}.")
+        if self.feature_cache_mib < 0:
+            raise ConfigError(
+                f"--feature-cache-mib must be 0 (off) or more, got {self.feature_cache_mib}."
+            )
         if self.draft is not None and self.base is None:
             raise ConfigError(
                 "--draft needs --base: a draft works only with the base it was made for."

@@ -21,6 +21,7 @@ class PrefillFinished:
     vision_seconds: float
     prefill_seconds: float  # the target's; the draft's is in step 1's `draft_seconds`
     speculative: bool
+    num_cached_images: int = 0  # pictures that were not encoded again
 
 
 @dataclass(frozen=True, slots=True)

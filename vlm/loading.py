@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from eagle.checkpoint import resolve_checkpoint
 from eagle.drafting import Eagle3Draft
 from eagle.loading import DraftCheckpoint, TargetFacts, bind_draft, check_fit, read_draft
-from visual_encoder import create_encoder
+from visual_encoder import CachingEncoder, FeatureCache, create_encoder
 from visual_encoder.preprocess import ImagePreprocessor
 from vlm.cache_folder import cache_folder
 from vlm.checkpoint import base_config, load_language_model, sees_images
@@ -139,7 +139,8 @@ def load_vision(
         cache_dir=cache_folder() / "engines",
         on_progress=on_progress,
     )
-    return Vision(ImagePreprocessor(base_dir), encoder, int(config["image_token_id"]))
+    caching = CachingEncoder(encoder, FeatureCache(settings.feature_cache_mib * 2**20))
+    return Vision(ImagePreprocessor(base_dir), caching, int(config["image_token_id"]))
 
 
 def load_tokenizer(base_dir: Path) -> PreTrainedTokenizerBase:

@@ -33,6 +33,7 @@ class RunStats:
     decode_seconds: float  # from the first token to the last
     total_seconds: float
     finish_reason: str  # "eos", "stop", "length" or "cancelled"
+    num_cached_images: int = 0  # pictures that were not encoded again
 
     @property
     def mean_acceptance_length(self) -> float | None:
@@ -51,6 +52,7 @@ class RunStats:
             "token_ids": list(self.token_ids),
             "prompt_tokens": self.num_prompt_tokens,
             "image_tokens": list(self.image_tokens),
+            "cached_images": self.num_cached_images,
             "steps": [
                 {"token_ids": list(step.token_ids), "num_accepted": step.num_accepted}
                 for step in self.steps

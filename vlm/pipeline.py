@@ -61,6 +61,7 @@ class PreparedPrompt:
     prompt: MergedPrompt
     image_tokens: tuple[int, ...]
     vision_seconds: float  # in the visual encoder
+    num_cached_images: int  # pictures that it had encoded before
 
 
 class VlmPipeline:
@@ -111,6 +112,7 @@ class VlmPipeline:
                         vision_seconds=prepared.vision_seconds,
                         prefill_seconds=step.verify_seconds,
                         speculative=self._speculates(request),
+                        num_cached_images=prepared.num_cached_images,
                     )
                 delta = text.push(step.token_ids)
                 if step.finish_reason is not None:
@@ -127,6 +129,7 @@ class VlmPipeline:
                     decode_seconds=times[-1] - times[0],
                     total_seconds=time.perf_counter() - accepted,
                     finish_reason=steps[-1].finish_reason or "length",
+                    num_cached_images=prepared.num_cached_images,
                 )
             )
 
@@ -138,7 +141,12 @@ class VlmPipeline:
         features = self._encode(patches)
         vision_seconds = time.perf_counter() - started
         image_tokens = () if patches is None else patches.num_image_tokens
-        return PreparedPrompt(self._merge(prompt, features), image_tokens, vision_seconds)
+        return PreparedPrompt(
+            self._merge(prompt, features),
+            image_tokens,
+            vision_seconds,
+            num_cached_images=0 if features is None else features.num_cached_images,
+        )
 
     def _speculates(self, request: GenerationRequest) -> bool:
         return request.use_eagle and self.draft is not None

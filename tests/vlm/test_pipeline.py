@@ -45,6 +45,14 @@ def ask(pipeline: VlmPipeline, *images: Image.Image, **options: object) -> RunSt
     return stats
 
 
+def test_a_picture_of_an_earlier_turn_is_not_encoded_again(pipeline: VlmPipeline) -> None:
+    seen, new = picture(84, 140), picture(140, 84)
+    first, again, with_another = ask(pipeline, seen), ask(pipeline, seen), ask(pipeline, seen, new)
+    assert (first.num_cached_images, again.num_cached_images) == (0, 1)
+    assert with_another.num_cached_images == 1
+    assert again.token_ids == first.token_ids
+
+
 @pytest.mark.parametrize("num_images", [0, 1, 3])
 def test_with_and_without_the_draft_the_text_is_the_same(
     pipeline: VlmPipeline, num_images: int
@@ -81,7 +89,7 @@ def test_refusals_come_before_the_encoder_runs(
     assert pipeline.vision is not None
     monkeypatch.setattr(type(pipeline.vision.encoder), "encode", never)
     with pytest.raises(ImageRefused, match="--max-image-tokens"):
-        ask(pipeline, *[picture(400, 400)] * 3)
+        ask(pipeline, *[picture(400, 400)] * 30)
     with pytest.raises(PromptTooLong, match=r"has \d+ tokens.*at most 200 fit"):
         list(pipeline.run(GenerationRequest((ChatMessage("user", "x" * 300, (picture(),)),))))
 
@@ -129,6 +137,7 @@ def test_the_shell_prints_one_json_object_on_the_last_line(
         "token_ids",
         "prompt_tokens",
         "image_tokens",
+        "cached_images",
         "steps",
         "mean_acceptance_length",
         "decode_tokens_per_second",

@@ -80,17 +80,23 @@ def panel_figures(stats: RunStats | None) -> dict[str, str]:
         "steps": str(len(stats.steps)),
         "first_token": f"{stats.time_to_first_token_seconds:.2f} s",
         "prompt": str(stats.num_prompt_tokens),
-        "images": image_tokens_text(stats.image_tokens),
+        "images": image_tokens_text(stats.image_tokens, stats.num_cached_images),
     }
 
 
-def image_tokens_text(image_tokens: Sequence[int]) -> str:
-    """Tokens of every picture, with their sum when there are several."""
+def image_tokens_text(image_tokens: Sequence[int], num_cached_images: int) -> str:
+    """Tokens of every picture, with their sum when there are several, and how many pictures were
+    not encoded again."""
     if not image_tokens:
         return "none"
-    if len(image_tokens) == 1:
-        return str(image_tokens[0])
-    return f"{' + '.join(map(str, image_tokens))} = {sum(image_tokens)}"
+    total = str(image_tokens[0])
+    if len(image_tokens) > 1:
+        total = f"{' + '.join(map(str, image_tokens))} = {sum(image_tokens)}"
+    if num_cached_images == 0:
+        return total
+    if num_cached_images == len(image_tokens):
+        return f"{total} (cached)"
+    return f"{total} ({num_cached_images} of {len(image_tokens)} cached)"
 
 
 def figures_line(stats: RunStats, *, speculative: bool) -> str:

@@ -55,4 +55,5 @@ class RunRecord:
             decode_seconds=last - first,
             total_seconds=last,
             finish_reason="cancelled",
+            num_cached_images=self.prefill.num_cached_images,
         )

@@ -88,9 +88,15 @@ def test_the_end_is_announced_once_as_a_sentence() -> None:
 
 
 def test_image_tokens_of_several_pictures_are_added_up() -> None:
-    assert panels.image_tokens_text(()) == "none"
-    assert panels.image_tokens_text((64,)) == "64"
-    assert panels.image_tokens_text((64, 80)) == "64 + 80 = 144"
+    assert panels.image_tokens_text((), 0) == "none"
+    assert panels.image_tokens_text((64,), 0) == "64"
+    assert panels.image_tokens_text((64, 80), 0) == "64 + 80 = 144"
+
+
+def test_the_panel_says_which_pictures_were_not_encoded_again() -> None:
+    assert panels.image_tokens_text((64,), 1) == "64 (cached)"
+    assert panels.image_tokens_text((64, 80), 2) == "64 + 80 = 144 (cached)"
+    assert panels.image_tokens_text((64, 80), 1) == "64 + 80 = 144 (1 of 2 cached)"
 
 
 def test_the_mode_says_plainly_when_nothing_speculates() -> None:
