@@ -38,3 +38,11 @@ class EngineUnavailable(VisualEncoderError):
 
 class CheckpointError(VisualEncoderError):
     """A checkpoint whose vision tower is missing, incomplete, unexpected or of another kind."""
+
+
+class EngineBuildFailed(VisualEncoderError):
+    """An engine's builder refused the graph, its profile or its options; its log says why."""
+
+
+class EngineOutdated(VisualEncoderError):
+    """A built engine of another version or device: the message has the command that rebuilds it."""

@@ -12,13 +12,14 @@ from typing import Any
 
 from eagle.errors import EagleConfigError
 from eagle.types import SamplingParams, TreeShape
+from visual_encoder.engines import AUTO, ENGINES
 from visual_encoder.errors import VisualEncoderError
 from visual_encoder.resize_plan import IMAGE_BUDGETS, SHARE
 from visual_encoder.types import ImageTokenLimits
 from vlm.errors import ConfigError
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-VISUAL_ENGINES = ("auto", "onnxruntime", "torch")
+VISUAL_ENGINES = (AUTO, *ENGINES)
 PER_IMAGE_DEFAULT = ImageTokenLimits().max_image_tokens_per_image
 BUNDLED_PER_IMAGE_DEFAULT = 16  # docs/demo-model.md has its accuracy at 16 and at 64
 
@@ -51,7 +52,17 @@ class Settings:
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     dtype: str = option("auto", "number format of base and draft", choices=DTYPES)
     threads: int = option(0, "CPU threads (0: all cores; the page keeps one for itself)")
-    visual_engine: str = option("auto", "runs the visual encoder", choices=VISUAL_ENGINES)
+    visual_engine: str = option(
+        AUTO,
+        "runs the visual encoder; auto takes the fastest that is installed and says why",
+        choices=VISUAL_ENGINES,
+    )
+    visual_engine_dir: str | None = option(
+        None,
+        "a visual engine built by python -m visual_encoder build, used in place of one made at "
+        "the first start",
+        type=str,
+    )
     min_image_tokens: int = option(
         ImageTokenLimits.__dataclass_fields__["min_image_tokens"].default,
         "smallest number of image tokens of a picture; one token is 28x28 pixels",
@@ -124,6 +135,11 @@ class Settings:
             )
         if self.threads < 0:
             raise ConfigError(f"--threads must be 0 (all cores) or more, got {self.threads}.")
+        if self.visual_engine_dir is not None and self.visual_engine != AUTO:
+            raise ConfigError(
+                f"--visual-engine {self.visual_engine} and --visual-engine-dir both choose the "
+                "visual engine: leave one out."
+            )
         if self.feature_cache_mib < 0:
             raise ConfigError(
                 f"--feature-cache-mib must be 0 (off) or more, got {self.feature_cache_mib}."

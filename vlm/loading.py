@@ -15,7 +15,14 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from eagle.checkpoint import resolve_checkpoint
 from eagle.drafting import Eagle3Draft
 from eagle.loading import DraftCheckpoint, TargetFacts, bind_draft, check_fit, read_draft
-from visual_encoder import CachingEncoder, FeatureCache, create_encoder
+from visual_encoder import (
+    CachingEncoder,
+    FeatureCache,
+    VisualEncoder,
+    create_encoder,
+    open_built,
+)
+from visual_encoder.machine import cpu_has_bfloat16
 from visual_encoder.preprocess import ImagePreprocessor
 from vlm.cache_folder import cache_folder
 from vlm.checkpoint import base_config, load_language_model, sees_images
@@ -116,11 +123,6 @@ def choose_dtype(name: str, device: torch.device) -> Choice[torch.dtype]:
     return Choice(torch.float32, "float32, since this CPU does not multiply bfloat16 natively")
 
 
-def cpu_has_bfloat16() -> bool:
-    supported: bool = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return supported
-
-
 def load_vision(
     base_dir: Path,
     config: dict[str, Any],
@@ -131,16 +133,30 @@ def load_vision(
     """The eyes of a base that has them."""
     if not sees_images(config):
         return None
-    encoder = create_encoder(
-        settings.visual_engine,
-        base_dir,
-        device=device,
-        threads=torch.get_num_threads(),
-        cache_dir=cache_folder() / "engines",
-        on_progress=on_progress,
-    )
+    encoder = load_encoder(base_dir, settings, device, on_progress)
     caching = CachingEncoder(encoder, FeatureCache(settings.feature_cache_mib * 2**20))
     return Vision(ImagePreprocessor(base_dir), caching, int(config["image_token_id"]))
+
+
+def load_encoder(
+    base_dir: Path, settings: Settings, device: torch.device, on_progress: Progress
+) -> VisualEncoder:
+    """The engine that was built, or the one that was asked for."""
+    threads = torch.get_num_threads()
+    if settings.visual_engine_dir is not None:
+        directory = Path(settings.visual_engine_dir)
+        return open_built(directory, base_dir, device=device, threads=threads)
+    return create_encoder(
+        settings.visual_engine,
+        base_dir,
+        # Who asks for float32 wants it everywhere; the engines know their own best format else.
+        dtype=torch.float32 if settings.dtype == "float32" else None,
+        device=device,
+        threads=threads,
+        cache_dir=cache_folder() / "engines",
+        limits=settings.limits,
+        on_progress=on_progress,
+    )
 
 
 def load_tokenizer(base_dir: Path) -> PreTrainedTokenizerBase:
