@@ -7,10 +7,9 @@
 from visual_encoder.checkpoint import load_tower, load_vision_config
 from visual_encoder.engines import (
     EngineChoice,
-    EngineStatus,
-    available_engines,
     choose_engines,
     create_encoder,
+    missing_engines,
     open_built,
 )
 from visual_encoder.errors import (
@@ -42,7 +41,6 @@ __all__ = [
     "EngineBuildFailed",
     "EngineChoice",
     "EngineOutdated",
-    "EngineStatus",
     "EngineUnavailable",
     "FeatureCache",
     "ImagePatches",
@@ -56,12 +54,12 @@ __all__ = [
     "VisionFeatures",
     "VisualEncoder",
     "VisualEncoderError",
-    "available_engines",
     "choose_engines",
     "create_encoder",
     "load_image",
     "load_tower",
     "load_vision_config",
+    "missing_engines",
     "open_built",
     "plan_resizes",
 ]

@@ -15,6 +15,7 @@ import torch
 from visual_encoder.atomic_folder import check_free
 from visual_encoder.build import BUILT_ENGINES, TIMING_CACHE_FILE, build_engine
 from visual_encoder.compare import compare, noise_request
+from visual_encoder.engine_files import ENGINE_FILE, EngineOrder
 from visual_encoder.engines import default_dtype, obstacle_of
 from visual_encoder.errors import EngineUnavailable, VisualEncoderError
 from visual_encoder.export import DTYPES, check_unchanged, export_tower, read_export
@@ -47,6 +48,9 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--onnx", type=Path, required=True, help="a folder written by export")
     command.add_argument("--out", type=Path, required=True, help="a new folder")
     command.add_argument("--engine", choices=BUILT_ENGINES, required=True)
+    command.add_argument(
+        "--replace", action="store_true", help="take the place of the engine in --out"
+    )
     command.add_argument("--device", default="cpu", help="where it will run: cpu or cuda")
     command.add_argument(
         "--timing-cache",
@@ -101,7 +105,8 @@ def run_export(arguments: argparse.Namespace) -> None:
 
 def run_build(arguments: argparse.Namespace) -> None:
     limits = limits_from(arguments)
-    check_free(arguments.out)
+    if not (arguments.replace and (arguments.out / ENGINE_FILE).exists()):
+        check_free(arguments.out)
     exported = read_export(arguments.onnx)
     check_unchanged(exported)
     device = torch.device(arguments.device)
@@ -120,10 +125,8 @@ def run_build(arguments: argparse.Namespace) -> None:
     build_engine(
         exported,
         arguments.out,
-        arguments.engine,
-        dtype=dtype,
-        device=device,
-        limits=limits,
+        EngineOrder(arguments.engine, dtype, device, limits),
+        replace=arguments.replace,
         timing_cache=arguments.timing_cache or arguments.out.parent / TIMING_CACHE_FILE,
         on_progress=report,
     )

@@ -21,6 +21,7 @@ from visual_encoder.engine_files import (
     ENGINE_FILE,
     BuiltEngine,
     EngineIdentity,
+    EngineOrder,
     check_identity,
     read_engine_file,
     write_engine_file,
@@ -29,7 +30,7 @@ from visual_encoder.errors import EngineUnavailable
 from visual_encoder.export import ExportedTower
 from visual_encoder.exported_encoder import ExportedEncoder, Runner
 from visual_encoder.onnx_graph import Progress
-from visual_encoder.types import EncoderInfo, ImageTokenLimits
+from visual_encoder.types import EncoderInfo
 
 BUILT_ENGINES = ("tensorrt", "openvino", "onnxruntime")
 TIMING_CACHE_FILE = "tensorrt-timing.cache"
@@ -46,11 +47,9 @@ class Backend(Protocol):
         self,
         exported: ExportedTower,
         directory: Path,
+        order: EngineOrder,
         *,
-        dtype: str,
-        device: torch.device,
-        limits: ImageTokenLimits | None,
-        timing_cache: Path | None,
+        timing_cache: Path,
         on_progress: Progress,
     ) -> None:
         """Write the engine's files into `directory`. Raises `VisualEncoderError`."""
@@ -88,73 +87,59 @@ def export_dtype(engine: str, dtype: torch.dtype) -> torch.dtype:
 def build_engine(
     exported: ExportedTower,
     directory: Path,
-    engine: str,
+    order: EngineOrder,
     *,
-    dtype: str,
-    device: torch.device,
-    limits: ImageTokenLimits | None,
-    timing_cache: Path | None,
+    timing_cache: Path,
+    replace: bool = False,
     on_progress: Progress,
 ) -> BuiltEngine:
-    """Build into the new folder `directory`. Raises `VisualEncoderError`."""
-    backend = backend_of(engine)
-    on_progress(f"Building the visual engine {engine} in {dtype}.")
-    with appearing_whole(directory) as unfinished:
+    """Build into the new folder `directory`, or in the place of the engine that it holds.
+
+    Raises `VisualEncoderError`.
+    """
+    backend = backend_of(order.engine)
+    on_progress(f"Building the visual engine {order.engine} in {order.dtype}.")
+    with appearing_whole(directory, replace=replace) as unfinished:
         backend.build(
-            exported,
-            unfinished,
-            dtype=dtype,
-            device=device,
-            limits=limits,
-            timing_cache=timing_cache,
-            on_progress=on_progress,
+            exported, unfinished, order, timing_cache=timing_cache, on_progress=on_progress
         )
         write_engine_file(
             BuiltEngine(
                 directory=unfinished,
-                engine=engine,
-                identity=backend.identity(device),
-                dtype=dtype,
+                engine=order.engine,
+                onnx_directory=exported.directory.absolute(),
+                identity=backend.identity(order.device),
+                dtype=order.dtype,
                 onnx_sha256=exported.onnx_sha256,
                 weights_sha256=exported.weights_sha256,
-                limits=limits,
+                limits=order.limits,
                 vision_config=exported.vision_config,
             )
         )
-    on_progress(f"Built the visual engine {engine} in {directory}.")
+    on_progress(f"Built the visual engine {order.engine} in {directory}.")
     return read_engine_file(directory)
 
 
 def build_cached(
-    exported: ExportedTower,
-    cache_dir: Path,
-    engine: str,
-    *,
-    dtype: str,
-    device: torch.device,
-    limits: ImageTokenLimits | None,
-    on_progress: Progress,
+    exported: ExportedTower, cache_dir: Path, order: EngineOrder, *, on_progress: Progress
 ) -> BuiltEngine:
     """The engine of an exported tower for this machine, built on first use."""
-    identity = backend_of(engine).identity(device)
+    identity = backend_of(order.engine).identity(order.device)
     facts = {
         "build_version": BUILD_VERSION,
         "onnx_sha256": exported.onnx_sha256,
-        "dtype": dtype,
-        "limits": None if limits is None else asdict(limits),
+        "dtype": order.dtype,
+        "limits": None if order.limits is None else asdict(order.limits),
         **asdict(identity),
     }
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
-    directory = cache_dir / f"{engine}-{key}"
+    directory = cache_dir / f"{order.engine}-{key}"
     if (directory / ENGINE_FILE).exists():
         return read_engine_file(directory)
     return build_engine(
         exported,
         directory,
-        engine,
-        dtype=dtype,
-        device=device,
-        limits=limits,
+        order,
         timing_cache=cache_dir / TIMING_CACHE_FILE,
         on_progress=on_progress,
     )
@@ -165,7 +150,7 @@ def open_engine(
 ) -> ExportedEncoder:
     """Load a built engine. Raises `EngineOutdated` for one of another version or device."""
     backend = backend_of(built.engine)
-    check_identity(built, backend.identity(device))
+    check_identity(built, backend.identity(device), str(device))
     runner = backend.open(built, device=device, threads=threads)
     info = EncoderInfo(
         engine=built.engine,

@@ -21,7 +21,6 @@ import torch
 from visual_encoder.engines import (
     AUTO,
     ENGINES,
-    available_engines,
     choose_engines,
     create_encoder,
     obstacle_of,
@@ -122,11 +121,11 @@ def compare(
         except VisualEncoderError as error:
             missing[f"{engine} {_name(dtype)}"] = str(error)
     reference = ReferenceTower(model_dir)
-    chosen = choose_engines(AUTO, None, device)[0]
+    chosen = next(choose_engines(AUTO, None, device))
+    auto = (chosen.engine, _name(chosen.dtype))
     rows: list[Comparison] = []
     for patches in requests:
         on_progress(f"Measuring {len(patches.pixel_values)} patches over {rounds} rounds.")
-        auto = (chosen.engine, _name(chosen.dtype))
         rows += _compare_request(reference, encoders, patches, rounds, auto)
     return ComparisonReport(
         rows=tuple(rows),
@@ -153,9 +152,9 @@ def _compare_request(
     times: dict[tuple[str, str], list[float]] = {key: [] for key in encoders}
     reference_times = []
     for _ in range(rounds):
-        reference_times.append(_seconds(lambda: reference.encode(patches)))
+        reference_times.append(_seconds(reference.encode, patches))
         for key, encoder in encoders.items():
-            times[key].append(_seconds(lambda encoder=encoder: encoder.encode(patches)))  # type: ignore[misc]
+            times[key].append(_seconds(encoder.encode, patches))
     base = median(reference_times)
     rows = [Comparison(REFERENCE, "float32", len(patches.pixel_values), 0, 0, 1, base, 1, False)]
     for key, output in outputs.items():
@@ -192,9 +191,9 @@ def noise_request(num_image_tokens: int) -> ImagePatches:
     )
 
 
-def _seconds(call: Callable[[], object]) -> float:
+def _seconds(encode: Callable[[ImagePatches], object], patches: ImagePatches) -> float:
     started = time.perf_counter()
-    call()
+    encode(patches)
     return time.perf_counter() - started
 
 
@@ -214,9 +213,7 @@ def _runnable(device: torch.device) -> list[tuple[str, torch.dtype]]:
 
 def _missing(device: torch.device) -> dict[str, str]:
     """Engines that cannot run here at all, with the reason."""
-    reasons = {status.name: status.missing for status in available_engines()}
-    for engine in ENGINES:
-        reasons[engine] = reasons[engine] or obstacle_of(engine, torch.float32, device)
+    reasons = {engine: obstacle_of(engine, torch.float32, device) for engine in ENGINES}
     return {engine: reason for engine, reason in reasons.items() if reason is not None}
 
 

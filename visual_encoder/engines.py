@@ -6,21 +6,29 @@ a missing package never breaks another engine.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import logging
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from visual_encoder.build import build_cached, export_dtype, open_engine
-from visual_encoder.engine_files import read_engine_file, rebuild_command
-from visual_encoder.errors import EngineBuildFailed, EngineOutdated, EngineUnavailable
+from visual_encoder.engine_files import EngineOrder, check_limits, read_engine_file, rebuild_command
+from visual_encoder.errors import (
+    EngineBuildFailed,
+    EngineOutdated,
+    EngineUnavailable,
+    VisualEncoderError,
+)
 from visual_encoder.export import DTYPES, export_cached, hash_weights
 from visual_encoder.machine import cpu_has_bfloat16
 from visual_encoder.onnx_graph import Progress
+from visual_encoder.tensorrt_builder import INSTALL_HINT
+from visual_encoder.tensorrt_builder import PACKAGES as TENSORRT_PACKAGES
 from visual_encoder.types import ImageTokenLimits, VisualEncoder
+from visual_encoder.vendors import import_vendor
 
 logger = logging.getLogger(__name__)
 
@@ -28,15 +36,6 @@ ENGINES = ("tensorrt", "openvino", "onnxruntime", "torch")
 AUTO = "auto"
 
 EXPORT_PACKAGES = ("onnx", "onnxscript")  # every engine but torch starts from an exported graph
-TENSORRT_PACKAGES = ("tensorrt", "tensorrt_rtx")
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStatus:
-    """One engine; `missing` says why it cannot run here and what to install, None that it can."""
-
-    name: str
-    missing: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +47,23 @@ class EngineChoice:
     reason: str
 
 
-def available_engines() -> tuple[EngineStatus, ...]:
-    """Every engine, those that cannot run here with the reason."""
-    return tuple(EngineStatus(engine, _missing(engine)) for engine in ENGINES)
+def missing_engines(device: torch.device) -> dict[str, str]:
+    """Engines that are not to be had on `device`, each with the reason. Imports no vendor."""
+    reasons = {engine: _device_obstacle(engine, device) or _absent(engine) for engine in ENGINES}
+    return {engine: reason for engine, reason in reasons.items() if reason is not None}
 
 
 def choose_engines(
     engine: str, dtype: torch.dtype | None, device: torch.device
-) -> tuple[EngineChoice, ...]:
+) -> Iterator[EngineChoice]:
     """Resolve "auto" and a missing `dtype`: what to load, and what to fall back to, in order.
 
     An engine chosen by name has no fallback. Raises `EngineUnavailable` for what cannot run here.
+    A fallback's package is imported only when its turn comes.
     """
     if engine == AUTO:
-        return _choose_automatically(dtype, device)
+        yield from _choose_automatically(dtype, device)
+        return
     if engine not in ENGINES:
         raise EngineUnavailable(
             f"There is no visual engine {engine!r}; choose {AUTO}, {', '.join(ENGINES[:-1])} or "
@@ -71,7 +73,7 @@ def choose_engines(
     obstacle = obstacle_of(engine, wanted, device)
     if obstacle is not None:
         raise EngineUnavailable(f"The visual engine {engine} cannot be used: {obstacle}.")
-    return (EngineChoice(engine, wanted, "chosen by name"),)
+    yield EngineChoice(engine, wanted, "chosen by name")
 
 
 def create_encoder(
@@ -89,14 +91,13 @@ def create_encoder(
 
     `engine` is "auto" or one of `ENGINES`; `dtype` None leaves the number format to the engine;
     `threads` 0 is torch's number; exported and built files go to `cache_dir`; a TensorRT plan is
-    built for `limits`. What runs and why is logged and stands in the encoder's `info`.
+    built for `limits`. What runs and why is reported and stands in the encoder's `info`.
     Raises `VisualEncoderError`.
     """
     device = torch.device(device)
-    choices = choose_engines(engine, dtype, device)
-    failures: list[str] = []
-    for choice in choices:
-        reason = "; ".join([choice.reason, *failures])
+    failures: list[VisualEncoderError] = []
+    for choice in choose_engines(engine, dtype, device):
+        reason = "; ".join([choice.reason, *(str(failure).rstrip(".") for failure in failures)])
         try:
             encoder = _load(
                 choice,
@@ -109,15 +110,14 @@ def create_encoder(
                 on_progress=on_progress,
             )
         except (EngineUnavailable, EngineBuildFailed) as error:
-            if choice is choices[-1]:
-                raise
-            failures.append(f"{choice.engine} failed: {error}")
+            failures.append(error)
             continue
-        logger.info(
-            "Visual engine %s on %s in %s: %s.", choice.engine, device, choice.dtype, reason
-        )
+        on_progress(f"Visual engine {choice.engine} in {_name(choice.dtype)}: {reason}.")
+        if engine == AUTO:
+            for other, missing in missing_engines(device).items():
+                on_progress(f"Visual engine {other} is not there: {missing}.")
         return encoder
-    raise AssertionError("choose_engines returned nothing")
+    raise failures[-1]
 
 
 def open_built(
@@ -126,12 +126,17 @@ def open_built(
     *,
     device: torch.device | str = "cpu",
     threads: int = 0,
+    limits: ImageTokenLimits | None = None,
 ) -> VisualEncoder:
     """Load an engine built by `python -m visual_encoder build` from the tower of `model_dir`.
 
-    Raises `EngineOutdated` with the command that rebuilds it, or another `VisualEncoderError`.
+    `limits` are those of the requests to come. Raises `EngineOutdated` with the command that
+    rebuilds it, `InvalidLimits` when it was built for tighter ones, or another
+    `VisualEncoderError`.
     """
     built = read_engine_file(directory)
+    if limits is not None:
+        check_limits(built, limits)
     device = torch.device(device)
     obstacle = obstacle_of(built.engine, DTYPES[built.dtype], device)
     if obstacle is not None:
@@ -139,7 +144,9 @@ def open_built(
     if built.weights_sha256 != hash_weights(model_dir):
         raise EngineOutdated(
             f"The engine in {directory} was built from the vision tower of another model than "
-            f"{model_dir}; export this model, then: {rebuild_command(built)}"
+            f"{model_dir}; export this one with python -m visual_encoder export --model "
+            f"{model_dir} --out FOLDER, then "
+            f"{rebuild_command(replace(built, onnx_directory=Path('FOLDER')), str(device))}"
         )
     return open_engine(built, device=device, threads=threads, reason=f"built in {directory}")
 
@@ -168,11 +175,13 @@ def _load(
     built = build_cached(
         exported,
         cache_dir,
-        choice.engine,
-        dtype=str(choice.dtype).removeprefix("torch."),
-        device=device,
-        # Only a TensorRT plan has bounds; the others serve any size.
-        limits=(limits or ImageTokenLimits()) if choice.engine == "tensorrt" else None,
+        EngineOrder(
+            choice.engine,
+            _name(choice.dtype),
+            device,
+            # Only a TensorRT plan has bounds; the others serve any size.
+            limits=(limits or ImageTokenLimits()) if choice.engine == "tensorrt" else None,
+        ),
         on_progress=on_progress,
     )
     return open_engine(built, device=device, threads=threads, reason=reason)
@@ -180,24 +189,22 @@ def _load(
 
 def _choose_automatically(
     dtype: torch.dtype | None, device: torch.device
-) -> tuple[EngineChoice, ...]:
+) -> Iterator[EngineChoice]:
     """Every engine that can run here, fastest first; torch always can."""
-    choices, obstacles = [], []
+    obstacles = []
     for engine, wanted in speed_order(dtype, device):
         obstacle = obstacle_of(engine, wanted, device)
         if obstacle is not None:
             obstacles.append(f"{engine} cannot be used: {obstacle}")
             continue
-        name = str(wanted).removeprefix("torch.")
-        reason = f"the fastest on {_kind(device)} that is here, in {name}"
-        choices.append(EngineChoice(engine, wanted, "; ".join([reason, *obstacles])))
-    return tuple(choices)
+        reason = f"the fastest on {_kind(device)} that is here"
+        yield EngineChoice(engine, wanted, "; ".join([reason, *obstacles]))
 
 
 def speed_order(
     dtype: torch.dtype | None, device: torch.device
 ) -> tuple[tuple[str, torch.dtype], ...]:
-    """Engines with number formats, fastest first, as measured in docs/visual-engines.md."""
+    """Engines with number formats, fastest first, as measured in docs/visual-engine.md."""
     if device.type != "cpu":
         wanted = dtype or torch.bfloat16
         return (("tensorrt", wanted), ("torch", wanted))
@@ -210,15 +217,17 @@ def speed_order(
 
 def obstacle_of(engine: str, dtype: torch.dtype, device: torch.device) -> str | None:
     """Why `engine` cannot compute in `dtype` on `device`; None when it can."""
-    missing = _missing(engine)
-    if missing is not None:
-        return missing
-    if device.type == "cuda" and not torch.cuda.is_available():
-        return "torch finds no CUDA device"
-    return _device_obstacle(engine, device) or _dtype_obstacle(engine, dtype)
+    return (
+        _device_obstacle(engine, device)
+        or _dtype_obstacle(engine, dtype)
+        or _absent(engine)
+        or _does_not_load(engine)
+    )
 
 
 def _device_obstacle(engine: str, device: torch.device) -> str | None:
+    if device.type == "cuda" and not torch.cuda.is_available():
+        return "torch finds no CUDA device"
     if engine == "tensorrt" and device.type != "cuda":
         return "it needs an NVIDIA GPU"
     if engine == "openvino" and device.type != "cpu":
@@ -251,35 +260,39 @@ def _kind(device: torch.device) -> str:
     return "a CPU" if device.type == "cpu" else "a GPU"
 
 
-def _missing(engine: str) -> str | None:
+def _packages(engine: str) -> tuple[str, ...]:
+    """Packages of which an engine needs one, in the order of preference."""
+    return {"torch": ("torch",), "tensorrt": TENSORRT_PACKAGES}.get(engine, (engine,))
+
+
+def _absent(engine: str) -> str | None:
     """What has to be installed before `engine` can load; None when nothing has."""
-    if engine == "torch":
-        return None
-    if engine == "tensorrt":
-        return _missing_tensorrt() or _not_found(EXPORT_PACKAGES)
-    return _not_found((engine, *EXPORT_PACKAGES)) or _does_not_load(engine)
-
-
-def _missing_tensorrt() -> str | None:
-    found = [name for name in TENSORRT_PACKAGES if importlib.util.find_spec(name) is not None]
-    if not found:
-        from visual_encoder.tensorrt_builder import INSTALL_HINT
-
-        return f"no TensorRT is installed: {INSTALL_HINT}"
-    reasons = [_does_not_load(name) for name in found]
-    return None if None in reasons else "; ".join(filter(None, reasons))
-
-
-def _not_found(packages: tuple[str, ...]) -> str | None:
-    absent = [name for name in packages if importlib.util.find_spec(name) is None]
-    if not absent:
-        return None
-    return f"{' and '.join(absent)} not installed: pip install {' '.join(absent)}"
-
-
-def _does_not_load(package: str) -> str | None:
-    try:
-        importlib.import_module(package)  # its wheel may not fit this machine
-    except (ImportError, OSError) as error:
-        return f"{package} is installed but does not load: {error}"
+    if not any(map(_is_installed, _packages(engine))):
+        if engine == "tensorrt":
+            return f"no TensorRT is installed: {INSTALL_HINT}"
+        return f"{engine} is not installed: pip install {engine}"
+    needed = () if engine == "torch" else EXPORT_PACKAGES
+    absent = [name for name in needed if not _is_installed(name)]
+    if absent:
+        return f"{' and '.join(absent)} not installed: pip install {' '.join(absent)}"
     return None
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _does_not_load(engine: str) -> str | None:
+    """Why none of an engine's packages can be imported: a wheel may not fit this machine."""
+    reasons = []
+    for package in filter(_is_installed, _packages(engine)):
+        try:
+            import_vendor(package)
+            return None
+        except (ImportError, OSError) as error:
+            reasons.append(f"{package} is installed but does not load: {error}")
+    return "; ".join(reasons)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -30,7 +30,8 @@ from visual_encoder.windows import GridTensors, grid_tensors
 Progress = Callable[[str], None]
 
 OPSET = 20  # the first with a Gelu of its own
-EXTERNAL_DATA_BYTES = 1_500_000_000  # protobuf ends at 2 GB
+EXTERNAL_DATA_BYTES = 200_000_000  # one file is put together in memory, and protobuf ends at 2 GB
+BIG_TOWER_BYTES = 100_000_000  # from here on writing takes long enough to be reported
 PROGRESS_PARTS = 10  # messages over the weights of a big tower
 
 # Inputs in order, with the names they have in the file. The example holds two images of different
@@ -180,9 +181,10 @@ class LazyWeights:
         part_before = self._written * PROGRESS_PARTS // self._total
         self._written += num_values
         part = self._written * PROGRESS_PARTS // self._total
-        megabytes = self._total * self._dtype.itemsize / 1e6
-        if part > part_before and megabytes > 100:
-            self._on_progress(f"Writing weights: {part * 10} % of {megabytes:.0f} MB")
+        num_bytes = self._total * self._dtype.itemsize
+        if part > part_before and num_bytes > BIG_TOWER_BYTES:
+            percent = part * 100 // PROGRESS_PARTS
+            self._on_progress(f"Writing weights: {percent} % of {num_bytes / 1e6:.0f} MB")
 
 
 def _dynamic_shapes() -> dict[str, dict[int, object]]:

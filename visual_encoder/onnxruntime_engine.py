@@ -7,13 +7,12 @@ from pathlib import Path
 import onnxruntime
 import torch
 
-from visual_encoder.engine_files import BuiltEngine, EngineIdentity
+from visual_encoder.engine_files import BuiltEngine, EngineIdentity, EngineOrder
 from visual_encoder.errors import EngineUnavailable, VisualEncoderError
 from visual_encoder.export import ExportedTower
 from visual_encoder.exported_encoder import Runner
 from visual_encoder.machine import device_name
 from visual_encoder.onnx_graph import INPUT_NAMES, OUTPUT_NAME, Progress
-from visual_encoder.types import ImageTokenLimits
 
 OPTIMIZED_FILE = "optimized.onnx"
 ERRORS_ONLY = 3  # ONNX Runtime's log severity
@@ -29,11 +28,9 @@ class OnnxRuntimeBackend:
         self,
         exported: ExportedTower,
         directory: Path,
+        order: EngineOrder,
         *,
-        dtype: str,
-        device: torch.device,
-        limits: ImageTokenLimits | None,
-        timing_cache: Path | None,
+        timing_cache: Path,
         on_progress: Progress,
     ) -> None:
         """Have the graph optimised, and write it. It serves any size, so limits change nothing."""
@@ -43,7 +40,7 @@ class OnnxRuntimeBackend:
             options.add_session_config_entry(
                 "session.optimized_model_external_initializers_file_name", f"{OPTIMIZED_FILE}.data"
             )
-        open_session(exported.model_path, options, device)
+        open_session(exported.model_path, options, order.device)
 
     def open(self, built: BuiltEngine, *, device: torch.device, threads: int) -> Runner:
         """A session of the optimised graph with `threads` CPU threads (0: torch's number)."""

@@ -8,16 +8,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import openvino
 import torch
 
-from visual_encoder.engine_files import BuiltEngine, EngineIdentity
+from visual_encoder.engine_files import BuiltEngine, EngineIdentity, EngineOrder
 from visual_encoder.errors import VisualEncoderError
 from visual_encoder.export import ExportedTower
 from visual_encoder.exported_encoder import Runner
 from visual_encoder.machine import device_name
 from visual_encoder.onnx_graph import INPUT_NAMES, Progress
-from visual_encoder.types import ImageTokenLimits
+from visual_encoder.vendors import import_vendor
+
+openvino = import_vendor("openvino")
 
 BLOB_FILE = "compiled.blob"
 PRECISIONS = {"float32": openvino.Type.f32, "bfloat16": openvino.Type.bf16}
@@ -33,17 +34,17 @@ class OpenVinoBackend:
         self,
         exported: ExportedTower,
         directory: Path,
+        order: EngineOrder,
         *,
-        dtype: str,
-        device: torch.device,
-        limits: ImageTokenLimits | None,
-        timing_cache: Path | None,
+        timing_cache: Path,
         on_progress: Progress,
     ) -> None:
         """Compile and write the blob. It serves any size, so limits change nothing."""
         try:
             model = openvino.Core().read_model(exported.model_path)
-            compiled = openvino.Core().compile_model(model, "CPU", properties(dtype, threads=0))
+            compiled = openvino.Core().compile_model(
+                model, "CPU", properties(order.dtype, threads=0)
+            )
         except RuntimeError as error:
             raise VisualEncoderError(
                 f"OpenVINO cannot compile {exported.model_path}: {error}"
@@ -81,7 +82,7 @@ def properties(dtype: str, threads: int) -> dict[str, Any]:
     }
 
 
-def port(compiled: openvino.CompiledModel, name: str) -> Any:
+def port(compiled: Any, name: str) -> Any:
     """The input that has `name` among its names (compiling may add others)."""
     for candidate in compiled.inputs:
         if name in candidate.get_names():

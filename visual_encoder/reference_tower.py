@@ -27,9 +27,9 @@ class ReferenceTower:
         rope = {"rope_type": "axial", "rope_theta": values.pop("rope_theta")}
         values["fullatt_block_indexes"] = list(values["fullatt_block_indexes"])
         config = Qwen2_5_VLVisionConfig(**values, rope_parameters=rope)
-        tower: Any = Qwen2_5_VisionTransformerPretrainedModel(config).eval().requires_grad_(False)
+        tower: Any = Qwen2_5_VisionTransformerPretrainedModel(config)
         tower.load_state_dict({name: tensors.read(name).float() for name in tensors}, assign=True)
-        self._tower = tower
+        self._tower = tower.eval().requires_grad_(False)
 
     @torch.inference_mode()
     def encode(self, patches: ImagePatches) -> torch.Tensor:

@@ -13,6 +13,7 @@ from typing import Any
 
 from visual_encoder.errors import EngineBuildFailed, EngineUnavailable
 from visual_encoder.tensorrt_profile import InputShapes
+from visual_encoder.vendors import import_vendor
 
 PACKAGES = ("tensorrt", "tensorrt_rtx")  # in order of preference
 INSTALL_HINT = (
@@ -23,19 +24,17 @@ INSTALL_HINT = (
 
 def import_tensorrt() -> Any:
     """The first TensorRT package that loads. Raises `EngineUnavailable` with each one's reason."""
-    import importlib
-
     reasons = []
     for name in PACKAGES:
         try:
-            return importlib.import_module(name)
+            return import_vendor(name)
         except (ImportError, OSError) as error:
             reasons.append(f"{name}: {error}")
     raise EngineUnavailable(f"No TensorRT loads ({'; '.join(reasons)}): {INSTALL_HINT}.")
 
 
 def collecting_logger(trt: Any) -> Any:
-    """A logger whose `complaints` are the warnings and errors since it was made."""
+    """A logger whose `complaints` are the errors since it was made."""
 
     class CollectingLogger(trt.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -88,9 +87,9 @@ class PlanBuilder:
         if self._config.add_optimization_profile(profile) < 0:
             raise self._failure("refuses the optimization profile", [])
 
-    def use_timing_cache(self, path: Path | None) -> None:
+    def use_timing_cache(self, path: Path) -> None:
         """Start from the timings of earlier builds. tensorrt_rtx keeps none and is not asked."""
-        if path is None or not keeps_timings(self._trt):
+        if not keeps_timings(self._trt):
             return
         content = path.read_bytes() if path.exists() else b""
         cache = self._config.create_timing_cache(content)
@@ -106,9 +105,9 @@ class PlanBuilder:
             raise self._failure("builds no plan", [])
         return memoryview(plan)
 
-    def save_timing_cache(self, path: Path | None) -> None:
+    def save_timing_cache(self, path: Path) -> None:
         """Keep this build's timings for the next; a file that appears whole."""
-        if path is None or not keeps_timings(self._trt):
+        if not keeps_timings(self._trt):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.new")

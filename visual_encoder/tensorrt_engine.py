@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from visual_encoder.engine_files import BuiltEngine, EngineIdentity
+from visual_encoder.engine_files import BuiltEngine, EngineIdentity, EngineOrder
 from visual_encoder.errors import EngineUnavailable, InvalidLimits, VisualEncoderError
 from visual_encoder.export import ExportedTower
 from visual_encoder.exported_encoder import Runner
@@ -19,7 +19,6 @@ from visual_encoder.machine import device_name
 from visual_encoder.onnx_graph import INPUT_NAMES, OUTPUT_NAME, Progress
 from visual_encoder.tensorrt_builder import PlanBuilder, collecting_logger, import_tensorrt
 from visual_encoder.tensorrt_profile import input_shapes
-from visual_encoder.types import ImageTokenLimits
 
 PLAN_FILE = "engine.plan"
 ANY_RTX_GPU = "any GPU that this tensorrt_rtx supports"
@@ -47,19 +46,17 @@ class TensorRTBackend:
         self,
         exported: ExportedTower,
         directory: Path,
+        order: EngineOrder,
         *,
-        dtype: str,
-        device: torch.device,
-        limits: ImageTokenLimits | None,
-        timing_cache: Path | None,
+        timing_cache: Path,
         on_progress: Progress,
     ) -> None:
         """Parse, profile for `limits`, build, write the plan. Raises `EngineBuildFailed`."""
-        if limits is None:
+        if order.limits is None:
             raise InvalidLimits("A TensorRT plan is built for image-token limits: name them.")
         builder = PlanBuilder(self._trt)
         builder.parse(exported.model_path)
-        builder.add_profile(input_shapes(limits, exported.vision_config))
+        builder.add_profile(input_shapes(order.limits, exported.vision_config))
         builder.use_timing_cache(timing_cache)
         on_progress("TensorRT is choosing kernels; a big tower takes minutes.")
         plan = builder.build()
@@ -77,17 +74,18 @@ class TensorRTBackend:
 
 
 class PlanRunner:
-    """An execution context, a stream of its own, and the buffers of the current call."""
+    """A plan in an execution context, with a stream of its own."""
 
     def __init__(self, trt: Any, path: Path, device: torch.device) -> None:
+        """Raises `EngineUnavailable` when this GPU cannot run the plan."""
         self._logger = collecting_logger(trt)
         self._runtime = trt.Runtime(self._logger)
         self._engine = self._runtime.deserialize_cuda_engine(path.read_bytes())
         if self._engine is None:
-            raise self._failure(f"cannot load {path}")
+            raise EngineUnavailable(self._complaint(f"cannot load {path}"))
         self._context = self._engine.create_execution_context()
         if self._context is None:
-            raise self._failure(f"has no memory for {path}")
+            raise EngineUnavailable(self._complaint(f"has no memory for {path}"))
         self._dtypes = torch_dtypes(trt)
         self._device = device
         self._stream = new_stream(device)
@@ -101,7 +99,7 @@ class PlanRunner:
                 raise self._failure(f"refuses the shape {tuple(buffer.shape)} of '{name}'")
             if buffer.dtype != self._dtypes[self._engine.get_tensor_dtype(name)]:
                 raise VisualEncoderError(f"The plan's input '{name}' is not {buffer.dtype}.")
-            self._context.set_tensor_address(name, buffer.data_ptr())
+            self._set_address(name, buffer)
         unknown = self._context.infer_shapes()
         if unknown:
             raise self._failure(f"does not know the shape of {', '.join(unknown)}")
@@ -110,16 +108,23 @@ class PlanRunner:
             dtype=self._dtypes[self._engine.get_tensor_dtype(OUTPUT_NAME)],
             device=self._device,
         )
-        self._context.set_tensor_address(OUTPUT_NAME, output.data_ptr())
+        self._set_address(OUTPUT_NAME, output)
         self._stream.wait_stream(current_stream(self._device))
         if not self._context.execute_async_v3(self._stream.cuda_stream):
             raise self._failure("did not run the plan")
         self._stream.synchronize()
         return output.float()
 
+    def _set_address(self, name: str, buffer: torch.Tensor) -> None:
+        if not self._context.set_tensor_address(name, buffer.data_ptr()):
+            raise self._failure(f"refuses the memory of '{name}'")
+
     def _failure(self, what: str) -> VisualEncoderError:
+        return VisualEncoderError(self._complaint(what))
+
+    def _complaint(self, what: str) -> str:
         words = self._logger.complaints or ["it gave no reason"]
-        return VisualEncoderError(f"TensorRT {what}: {' | '.join(dict.fromkeys(words))}")
+        return f"TensorRT {what}: {' | '.join(dict.fromkeys(words))}"
 
 
 def new_stream(device: torch.device) -> Any:

@@ -145,7 +145,9 @@ def load_encoder(
     threads = torch.get_num_threads()
     if settings.visual_engine_dir is not None:
         directory = Path(settings.visual_engine_dir)
-        return open_built(directory, base_dir, device=device, threads=threads)
+        return open_built(
+            directory, base_dir, device=device, threads=threads, limits=settings.limits
+        )
     return create_encoder(
         settings.visual_engine,
         base_dir,

@@ -34,7 +34,7 @@ from visual_encoder.windows import grid_tensors
 )
 def test_other_shapes_equal_transformers(tmp_path: Path, vision: dict[str, Any]) -> None:
     reference = write_checkpoint(tmp_path, **vision)
-    encoder = create_encoder("torch", tmp_path, cache_dir=tmp_path)
+    encoder = create_encoder("torch", tmp_path, dtype=torch.float32, cache_dir=tmp_path)
     for grid_thw in REQUESTS[::4]:
         patches = random_patches(grid_thw)
         expected = reference_embeddings(reference, patches)

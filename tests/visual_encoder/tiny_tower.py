@@ -38,8 +38,18 @@ TEXT = {
     "eos_token_id": None,
 }
 
-# Patch grids of requests: squares, ordinary photos, strips one token high or wide, windows cut at
-# one or both borders, several images of different sizes, and two clips.
+# A small tower with the head size (80), the window size and the order of blocks (seven of windows,
+# then one of full attention) of the 3B to 72B.
+BIG_PATTERN: dict[str, Any] = {
+    "depth": 8,
+    "hidden_size": 160,
+    "intermediate_size": 428,
+    "num_heads": 2,
+    "fullatt_block_indexes": [7],
+}
+
+# Patch grids of forty requests: squares, ordinary photos, strips one token high or wide up to an
+# aspect of 200, windows cut at one or both borders, several images of different sizes, two clips.
 REQUESTS: tuple[GridTHW, ...] = (
     ((1, 2, 2),),
     ((1, 2, 4),),
@@ -68,6 +78,19 @@ REQUESTS: tuple[GridTHW, ...] = (
     ((1, 8, 8), (1, 8, 8), (1, 8, 8), (1, 8, 8), (1, 8, 8)),
     ((2, 12, 20),),
     ((1, 6, 6), (3, 4, 10)),
+    ((1, 12, 12),),
+    ((1, 22, 8),),
+    ((1, 44, 28),),
+    ((1, 36, 64),),
+    ((1, 64, 64),),
+    ((1, 8, 128),),
+    ((1, 240, 4),),
+    ((1, 16, 90), (1, 90, 16)),
+    ((1, 20, 30), (1, 6, 100), (1, 40, 24)),
+    ((1, 400, 2), (1, 2, 400), (1, 20, 20)),
+    ((1, 2, 2), (1, 32, 32), (1, 2, 300)),
+    ((1, 10, 10), (1, 10, 10)),
+    ((1, 4, 2), (1, 6, 2), (1, 8, 2), (1, 10, 2)),
 )
 
 
