@@ -159,7 +159,8 @@ def _compare_request(
     rows = [Comparison(REFERENCE, "float32", len(patches.pixel_values), 0, 0, 1, base, 1, False)]
     for key, output in outputs.items():
         engine, dtype = key
-        error = output.cpu() - expected
+        output = output.cpu().double()
+        error = output - expected.double()
         rows.append(
             Comparison(
                 engine,
@@ -167,15 +168,18 @@ def _compare_request(
                 patches=len(patches.pixel_values),
                 max_abs_error=error.abs().max().item(),
                 relative_l2=(error.norm() / expected.norm()).item(),
-                cosine=torch.cosine_similarity(
-                    output.cpu().flatten(), expected.flatten(), 0
-                ).item(),
+                cosine=cosine(output, expected.double()),
                 median_seconds=median(times[key]),
                 speedup=base / median(times[key]),
                 auto=key == auto,
             )
         )
     return rows
+
+
+def cosine(first: torch.Tensor, second: torch.Tensor) -> float:
+    """Cosine of the angle between all values of one and all of the other."""
+    return torch.cosine_similarity(first.flatten(), second.flatten(), 0).item()
 
 
 def noise_request(num_image_tokens: int) -> ImagePatches:

@@ -110,7 +110,8 @@ def write_onnx(
         if name.startswith(WEIGHT_PREFIX):
             value.const_value = weights.lazy(name, value.const_value)
     program.optimize()
-    weights.start()
+    values = [value.const_value for value in program.model.graph.initializers.values()]
+    weights.start(sum(value.size for value in values if isinstance(value, onnx_ir.LazyTensor)))
     large = tensors.num_values * dtype.itemsize > EXTERNAL_DATA_BYTES
     onnx_ir.save(program.model, path, external_data=f"{path.name}.data" if large else None)
 
@@ -150,13 +151,12 @@ class LazyWeights:
         self._tensors = tensors
         self._dtype = dtype
         self._on_progress = on_progress
-        self._total = tensors.num_values
+        self._total: int | None = None  # values to write; None: not writing yet
         self._written = 0
-        self._started = False
 
-    def start(self) -> None:
+    def start(self, num_values: int) -> None:
         """From now on every read is a weight being written."""
-        self._started = True
+        self._total = num_values
 
     def lazy(self, name: str, traced: Any) -> Any:
         """The data of the weight `name`, in the type and shape of its traced stand-in."""
@@ -173,15 +173,15 @@ class LazyWeights:
         from onnx_ir.tensor_adapters import TorchTensor
 
         tensor = self._tensors.read(name).to(self._dtype)
-        if self._started:
-            self._report(tensor.numel())
+        if self._total is not None:
+            self._report(tensor.numel(), self._total)
         return TorchTensor(tensor)
 
-    def _report(self, num_values: int) -> None:
-        part_before = self._written * PROGRESS_PARTS // self._total
+    def _report(self, num_values: int, total: int) -> None:
+        part_before = self._written * PROGRESS_PARTS // total
         self._written += num_values
-        part = self._written * PROGRESS_PARTS // self._total
-        num_bytes = self._total * self._dtype.itemsize
+        part = self._written * PROGRESS_PARTS // total
+        num_bytes = total * self._dtype.itemsize
         if part > part_before and num_bytes > BIG_TOWER_BYTES:
             percent = part * 100 // PROGRESS_PARTS
             self._on_progress(f"Writing weights: {percent} % of {num_bytes / 1e6:.0f} MB")

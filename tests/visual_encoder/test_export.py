@@ -181,14 +181,14 @@ def test_weights_are_read_one_at_a_time_and_big_ones_with_progress(
     tiny: TinyCheckpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tensors = TowerTensors(tiny.directory)
-    tensors.num_values = num_values = sum(tensors.read(name).numel() for name in tensors)
+    num_values = sum(tensors.read(name).numel() for name in tensors)
     messages: list[str] = []
     weights = LazyWeights(tensors, torch.float32, messages.append)
     monkeypatch.setattr(onnx_graph, "BIG_TOWER_BYTES", 0)
     reads: list[str] = []
     read = tensors.read
     monkeypatch.setattr(tensors, "read", lambda name: reads.append(name) or read(name))
-    weights.start()
+    weights.start(num_values)
     lazy = {name: weights.lazy(f"tower.{name}", traced(read(name))) for name in tensors}
     assert reads == []
     for tensor in lazy.values():
