@@ -19,7 +19,7 @@ class PrefillFinished:
     num_prompt_tokens: int
     image_tokens: tuple[int, ...]  # one entry a picture, in prompt order
     vision_seconds: float
-    prefill_seconds: float  # the target's; the draft's is in step 1's `draft_seconds`
+    prefill_seconds: float  # the target's; the draft's is step 1's `draft_prefill_seconds`
     speculative: bool
 
 

@@ -16,6 +16,7 @@ from eagle.drafting import Eagle3Draft
 from eagle.kv_cache import KVCache
 from eagle.sampling import Sampler
 from eagle.stopping import StopRule
+from eagle.stopwatch import device_clock
 from eagle.types import DecodeStep, MergedPrompt
 from visual_encoder import VisualEncoder
 from visual_encoder.preprocess import ImagePreprocessor
@@ -187,17 +188,34 @@ class VlmPipeline:
         """The base alone, or the base with its draft: everything else is the same."""
         sampler = Sampler(request.sampling, self.language_model.device)
         stop = self._stop_rule(request)
-        if not self._speculates(request) or self.draft is None:
-            return autoregressive_decode(self.language_model, prompt, self.cache, sampler, stop)
+        draft = self._draft_for(request)
+        if draft is None:
+            return autoregressive_decode(
+                self.language_model,
+                prompt,
+                self.cache,
+                sampler,
+                stop,
+                clock=device_clock(self.language_model.device),
+            )
         return speculative_decode(
             self.language_model,
-            self.draft,
+            draft,
             prompt,
             self.cache,
             sampler,
             stop,
-            tree_size=self.draft.shape.verify_tree_size,
+            record_trees=request.record_trees,
+            clock=device_clock(self.language_model.device),
         )
+
+    def _draft_for(self, request: GenerationRequest) -> Eagle3Draft | None:
+        """The draft, with a tree of the request's shape; None when the base decodes alone."""
+        if self.draft is None or not request.use_eagle:
+            return None
+        if request.tree in (None, self.draft.shape):
+            return self.draft
+        return Eagle3Draft.fitting(self.draft.head, request.tree, self.cache.capacity)
 
     def _stop_rule(self, request: GenerationRequest) -> StopRule:
         tokenizer = self.prompt_builder.tokenizer.backend_tokenizer
