@@ -35,4 +35,4 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     limits: ImageTokenLimits | None = None
     tree: TreeShape | None = None
-    record_trees: bool = True  # every step carries its draft tree, docs/trace.md tells what it costs
+    record_trees: bool = True  # every step carries its draft tree; docs/trace.md has the cost

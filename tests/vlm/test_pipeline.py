@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from visual_encoder.types import ImageTokenLimits
 from vlm.__main__ import main
 from vlm.config import Settings
 from vlm.errors import ImagesNotSupported, PromptTooLong
-from vlm.events import GenerationFinished, PrefillFinished, StepDecoded
+from vlm.events import GenerationFinished, PrefillFinished, PromptReady, StepDecoded
 from vlm.loading import load_pipeline
 from vlm.metrics import RunStats
 from vlm.pipeline import VlmPipeline
@@ -35,13 +36,14 @@ def ask(pipeline: VlmPipeline, *images: Image.Image, **options: object) -> RunSt
     arguments = {"max_new_tokens": 24, "ignore_eos": True} | options
     message = ChatMessage("user", "What is it?", images)
     events = list(pipeline.run(GenerationRequest((message,), **arguments)))  # type: ignore[arg-type]
-    assert isinstance(events[0], PrefillFinished)
+    assert isinstance(events[0], PromptReady)
+    assert isinstance(events[1], PrefillFinished)
     assert isinstance(events[-1], GenerationFinished)
     steps = [event for event in events if isinstance(event, StepDecoded)]
     stats = events[-1].stats
     assert "".join(event.text for event in steps) == stats.text
-    assert [event.step for event in steps] == list(stats.steps)
-    assert events[0].image_tokens == stats.image_tokens
+    assert [replace(event.step, tree=None) for event in steps] == list(stats.steps)
+    assert events[1].image_tokens == stats.image_tokens
     return stats
 
 
