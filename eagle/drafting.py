@@ -60,13 +60,12 @@ class Eagle3Draft:
 
     @torch.inference_mode()
     def rank(self, tree: DraftTree, node: int, token: int) -> int | None:
+        draft_id = self.head.draft_id_of.get(token)
         candidate = tree.candidates[node]
         for candidates, log_p in self._expanded:
-            if candidate in candidates:
+            if draft_id is not None and candidate in candidates:
                 row = log_p[candidates.index(candidate)]
-                own = row.masked_fill(self.head.to_target != token, -torch.inf).max()
-                rank = int((row > own).sum()) + 1
-                return rank if rank <= len(row) else None
+                return int((row > row[draft_id]).sum()) + 1
         return None
 
     def _refill(

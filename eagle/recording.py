@@ -49,7 +49,8 @@ def record_tree(
 def _probabilities(logits: torch.Tensor, rows: list[int], token_ids: list[int]) -> list[float]:
     """Softmax of logits (T, V) at (row, token) pairs, normalising every row once."""
     distinct = sorted(set(rows))
-    chosen = logits[distinct].float()
-    at = [distinct.index(row) for row in rows]
-    log_p = chosen[at, token_ids] - chosen.logsumexp(-1)[at]
+    device, width = logits.device, logits.shape[1]
+    chosen = logits.index_select(0, torch.tensor(distinct, device=device))
+    at = [distinct.index(row) * width + token for row, token in zip(rows, token_ids, strict=True)]
+    log_p = chosen.log_softmax(-1, dtype=torch.float32).take(torch.tensor(at, device=device))
     return [round(p, DIGITS) for p in log_p.exp().tolist()]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from eagle.errors import EagleError
@@ -16,6 +16,7 @@ from vlm.errors import VlmError
 from vlm.events import Event, GenerationFinished, StepDecoded
 from vlm.metrics import RunStats
 from vlm.requests import ChatMessage, GenerationRequest
+from vlm.trace_recording import TraceRecorder
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,6 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--stop", action="append", default=[], help="end before this string")
     command.add_argument("--no-eagle", action="store_true", help="decode with the base alone")
     command.add_argument("--json", action="store_true", help="one JSON object on the last line")
+    command.add_argument("--trace", type=Path, help="write the run to this file (JSON Lines)")
     command.set_defaults(run=generate)
     add_settings_arguments(command)
     command = commands.add_parser("identity", help="compare the draft's texts with the base's")
@@ -57,29 +59,43 @@ def build_parser() -> argparse.ArgumentParser:
 def generate(arguments: argparse.Namespace, settings: Settings) -> int:
     # Imported late, so that --help and wrong options answer at once.
     from vlm.loading import load_pipeline
+    from vlm.trace import write_traces
 
+    if arguments.trace is not None:
+        write_traces(arguments.trace, ())  # a path that cannot be written is told before the wait
     pipeline = load_pipeline(settings, on_progress=report)
-    stats = show(pipeline.run(request_from(arguments, settings)), quiet=arguments.json)
+    recorder = TraceRecorder()
+    events = pipeline.run(request_from(arguments, settings))
+    try:
+        stats = show(recorded(events, recorder), quiet=arguments.json)
+    finally:
+        if arguments.trace is not None and recorder.has_begun:
+            write_traces(arguments.trace, [recorder.trace()])
     print(json.dumps(stats.to_json()) if arguments.json else f"\n\n{figures(stats)}")  # noqa: T201
     return 0
 
 
 def identity(arguments: argparse.Namespace, settings: Settings) -> int:
-    from vlm.identity import compare, question_request, read_questions, summary
+    from vlm.compare import CompareRequest, Comparison, compare, summary
     from vlm.loading import load_pipeline
+    from vlm.questions import read_questions
 
-    questions = [text for path in arguments.questions for text in read_questions(path)]
+    questions = [question for path in arguments.questions for question in read_questions(path)]
     pipeline = load_pipeline(settings, on_progress=report)
     chosen = questions[: arguments.limit]
-    requests = [question_request(pipeline, text, ()) for text in chosen]
     results = []
-    for index, result in enumerate(compare(pipeline, requests), start=1):
+    for index, question in enumerate(chosen, start=1):
+        request = GenerationRequest(
+            (ChatMessage("user", question.turns[0], question.images),),
+            sampling=settings.sampling,
+            max_new_tokens=settings.max_new_tokens,
+            ignore_eos=settings.ignore_eos,
+            record_trees=False,
+        )
+        *_, result = compare(pipeline, CompareRequest(request, warm_up=index == 1))
+        assert isinstance(result, Comparison)
         results.append(result)
-        outcome = "identical"
-        if result.first_difference is not None:
-            at, gap = result.first_difference, result.logit_gap
-            outcome = f"differs at token {at}, logit gap {gap:.4f}"
-        report(f"{index}/{len(chosen)}: {result.num_tokens} tokens, {outcome}")
+        report(f"{index}/{len(chosen)}: {result.verdict.sentence()}")
     print(json.dumps(summary(results)))  # noqa: T201
     return 0
 
@@ -94,7 +110,15 @@ def request_from(arguments: argparse.Namespace, settings: Settings) -> Generatio
         use_eagle=not arguments.no_eagle,
         ignore_eos=settings.ignore_eos,
         stop=tuple(arguments.stop),
+        record_trees=arguments.trace is not None,
     )
+
+
+def recorded(events: Iterable[Event], recorder: TraceRecorder) -> Iterator[Event]:
+    """The same events, on their way into the trace."""
+    for event in events:
+        recorder.add(event)
+        yield event
 
 
 def show(events: Iterable[Event], *, quiet: bool) -> RunStats:

@@ -192,9 +192,13 @@ def from_line(line: str) -> TraceRecord:
 
 
 def write_traces(path: Path, traces: Iterable[Trace]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for trace in traces:
-            file.writelines(f"{line}\n" for line in trace.lines())
+    """Raises `TraceError` where the file cannot be written."""
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            for trace in traces:
+                file.writelines(f"{line}\n" for line in trace.lines())
+    except OSError as error:
+        raise TraceError(f"The trace cannot be written to {path}: {error.strerror}.") from error
 
 
 def read_traces(path: Path) -> tuple[Trace, ...]:

@@ -21,6 +21,8 @@ from vlm.loading import load_pipeline
 from vlm.metrics import RunStats
 from vlm.pipeline import VlmPipeline
 from vlm.requests import ChatMessage, GenerationRequest
+from vlm.trace import read_traces
+from vlm.trace_check import check_trace
 
 
 @pytest.fixture
@@ -139,10 +141,16 @@ def test_the_shell_prints_one_json_object_on_the_last_line(
     }
     assert [t for step in result["steps"] for t in step["token_ids"]] == result["token_ids"]
     assert len(result["token_ids"]) == 12
-    assert main([*argv, "--no-eagle"]) == 0
+    trace = tmp_path / "run.jsonl"
+    assert main([*argv, "--no-eagle", "--trace", str(trace)]) == 0
     alone = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert alone["token_ids"] == result["token_ids"]
     assert all(step["num_accepted"] == 0 for step in alone["steps"])
+    (run,) = read_traces(trace)
+    assert check_trace(run) == ()
+    assert list(run.token_ids) == alone["token_ids"]
+    assert main([*argv, "--trace", str(tmp_path / "no" / "folder.jsonl")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
 
 
 def test_the_shell_reports_mistakes_in_one_sentence(
