@@ -1,5 +1,5 @@
 """The pipeline from the shell: `python -m vlm generate` answers one question, `python -m vlm
-identity` counts how often the draft's text is the base's."""
+identity` counts how often the draft's text is the base's, `python -m vlm bench` measures both."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from eagle.errors import EagleError
 from visual_encoder.errors import VisualEncoderError
+from vlm import bench_options
 from vlm.config import Settings, add_settings_arguments, settings_from_arguments
 from vlm.errors import VlmError
 from vlm.events import Event, GenerationFinished, StepDecoded
@@ -52,6 +53,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--limit", type=int, help="use this many questions at most")
     command.set_defaults(run=identity)
+    add_settings_arguments(command)
+    command = commands.add_parser("bench", help="measure base against EAGLE-3, or sweep settings")
+    bench_options.add_arguments(command)
+    command.set_defaults(run=bench)
     add_settings_arguments(command)
     return parser
 
@@ -98,6 +103,12 @@ def identity(arguments: argparse.Namespace, settings: Settings) -> int:
         report(f"{index}/{len(chosen)}: {result.verdict.sentence()}")
     print(json.dumps(summary(results)))  # noqa: T201
     return 0
+
+
+def bench(arguments: argparse.Namespace, settings: Settings) -> int:
+    from vlm.bench_command import run
+
+    return run(arguments, settings)
 
 
 def request_from(arguments: argparse.Namespace, settings: Settings) -> GenerationRequest:
