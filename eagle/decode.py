@@ -105,7 +105,6 @@ def speculative_decode(
         # 4) Refill: the draft sees the target's true hidden states of what was committed.
         watch.start()
         draft.advance(kept, output.aux_hidden[list(result.path)])
-        watch.lap("draft")
 
 
 def check_capacity(cache: KVCache, prompt_len: int, max_new_tokens: int, tree_size: int) -> None:

@@ -14,8 +14,8 @@ from eagle.errors import EagleError
 from eagle.types import SamplingParams, TreeShape
 from visual_encoder.errors import VisualEncoderError
 from visual_encoder.types import ImageTokenLimits
-from vlm.compare import CompareRequest, Comparison, LegEvent, Order, Side, compare
-from vlm.errors import ConfigError, EngineLost, VlmError
+from vlm.compare import CompareRequest, Comparison, LegEvent, Order, Side, compare, require_draft
+from vlm.errors import ConfigError, VlmError
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.identity import Verdict
 from vlm.metrics import Acceptance, RunStats
@@ -126,7 +126,8 @@ class Race:
 
 
 def bench(pipeline: VlmPipeline, plan: BenchPlan) -> Iterator[BenchEvent]:
-    """Raises what `vlm.compare.compare` raises when no draft is loaded."""
+    """Later turns read the base's earlier answers. Raises `VlmError` when no draft is loaded."""
+    require_draft(pipeline)
     num_done = 0
     for place, question in enumerate(plan.questions):
         messages: tuple[ChatMessage, ...] = ()
@@ -142,11 +143,7 @@ def bench(pipeline: VlmPipeline, plan: BenchPlan) -> Iterator[BenchEvent]:
                         label = f"{question.id}, turn {turn}"
                         yield BenchProgress(num_done, plan.num_races, label, mode, count)
                     num_done += 1
-            except EngineLost:
-                raise
             except (VlmError, EagleError, VisualEncoderError) as error:
-                if pipeline.draft is None:
-                    raise
                 yield BenchSkipped(question.id, turn, str(error))
                 num_done += plan.repeats * (len(question.turns) - turn + 1) - len(race.comparisons)
                 break

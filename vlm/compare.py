@@ -128,15 +128,11 @@ CompareEvent = LegEvent | Comparison
 
 def compare(pipeline: VlmPipeline, asked: CompareRequest) -> Iterator[CompareEvent]:
     """Closing the iterator stops decoding within one step. Raises as `VlmPipeline.run`."""
-    if pipeline.draft is None:
-        raise VlmError(
-            "There is nothing to compare: no draft is loaded, so name one with --draft, or leave "
-            "out --base for the bundled pair."
-        )
+    require_draft(pipeline)
     with pipeline.lock:
         prepared = pipeline.prepare(asked.request)
         if asked.warm_up:
-            _warm_up(pipeline, asked.request, prepared)
+            warm_up(pipeline, asked.request, prepared)
         legs: dict[Mode, list[RunStats]] = {"base": [], "eagle": []}
         for leg, letter in enumerate(asked.order):
             mode = MODES[letter]
@@ -151,6 +147,15 @@ def compare(pipeline: VlmPipeline, asked: CompareRequest) -> Iterator[CompareEve
             base=Side.of(legs["base"]),
             eagle=Side.of(legs["eagle"]),
             acceptance=legs["eagle"][0].acceptance,
+        )
+
+
+def require_draft(pipeline: VlmPipeline) -> None:
+    """Raise `VlmError` where the base is alone."""
+    if pipeline.draft is None:
+        raise VlmError(
+            "There is nothing to compare: no draft is loaded, so name one with --draft, or leave "
+            "out --base for the bundled pair."
         )
 
 
@@ -169,7 +174,7 @@ def summary(comparisons: Sequence[Comparison]) -> dict[str, float | int | list[f
     }
 
 
-def _warm_up(pipeline: VlmPipeline, request: GenerationRequest, prepared: PreparedPrompt) -> None:
+def warm_up(pipeline: VlmPipeline, request: GenerationRequest, prepared: PreparedPrompt) -> None:
     """A few tokens each way, so that no leg pays for first allocations."""
     few = replace(request, max_new_tokens=min(WARM_UP_TOKENS, request.max_new_tokens))
     for use_eagle in (False, True):

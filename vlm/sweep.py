@@ -16,8 +16,8 @@ from eagle.errors import EagleConfigError
 from eagle.types import SamplingParams, TreeShape
 from visual_encoder.types import ImageTokenLimits
 from vlm.bench_report import Spread, pooled
-from vlm.compare import median, ratio
-from vlm.errors import ConfigError, VlmError
+from vlm.compare import median, ratio, require_draft, warm_up
+from vlm.errors import ConfigError
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.identity import judge
 from vlm.metrics import Acceptance, RunStats
@@ -131,8 +131,7 @@ SweepEvent = SweepProgress | SweepMeasurement
 
 def sweep(pipeline: VlmPipeline, plan: SweepPlan) -> Iterator[SweepEvent]:
     """Closing the iterator stops within one step. Raises as `VlmPipeline.run`."""
-    if pipeline.draft is None:
-        raise VlmError("There is nothing to sweep: no draft is loaded, so name one with --draft.")
+    require_draft(pipeline)
     with pipeline.lock:
         num_done = 0
         pairs = itertools.product(plan.questions, plan.budgets)
@@ -140,7 +139,7 @@ def sweep(pipeline: VlmPipeline, plan: SweepPlan) -> Iterator[SweepEvent]:
             request = _request(pipeline, plan, question, budget)
             prepared = pipeline.prepare(request)
             if place == 0:
-                _warm_up(pipeline, request, prepared)
+                warm_up(pipeline, request, prepared)
             shift = place % len(plan.trees)
             order = (None, *plan.trees[shift:], *plan.trees[:shift], None)
             finished: list[tuple[TreeShape | None, RunStats]] = []
@@ -176,13 +175,6 @@ def _limits(limits: ImageTokenLimits, budget: int) -> ImageTokenLimits:
         max_image_tokens=max(limits.max_image_tokens, budget),
         max_image_tokens_per_image=budget,
     )
-
-
-def _warm_up(pipeline: VlmPipeline, request: GenerationRequest, prepared: PreparedPrompt) -> None:
-    few = replace(request, max_new_tokens=min(8, request.max_new_tokens))
-    for use_eagle in (False, True):
-        for _ in pipeline.answer(replace(few, use_eagle=use_eagle), prepared):
-            pass
 
 
 def _measurements(

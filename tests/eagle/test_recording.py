@@ -146,4 +146,4 @@ def test_seconds_of_a_step_add_up_to_its_time(target: LanguageModel, prompt: Mer
         parts = (step.verify_seconds, step.sample_seconds, step.other_seconds)
         assert parts == (1, 1, 1)
     assert [step.draft_prefill_seconds for step in steps[:3]] == [0, 1, 0]
-    assert [step.draft_seconds for step in steps[:3]] == [0, 1, 2]  # refill and growing
+    assert [step.draft_seconds for step in steps[:3]] == [0, 1, 1]
