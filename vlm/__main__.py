@@ -1,5 +1,6 @@
-"""The pipeline from the shell: `python -m vlm generate` answers one question, `python -m vlm
-identity` counts how often the draft's text is the base's, `python -m vlm bench` measures both."""
+"""The pipeline from the shell: `python -m vlm generate` answers one question, `compare` races the
+base against EAGLE-3, `identity` counts equal texts, `bench` measures both over many questions.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +37,19 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m vlm", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("generate", help="answer one question, about pictures or not")
-    command.add_argument("--prompt", required=True, help="the question")
-    command.add_argument(
-        "--image", action="append", default=[], type=Path, help="a picture; may be repeated"
-    )
-    command.add_argument("--system", help="a system prompt in place of the template's own")
-    command.add_argument("--stop", action="append", default=[], help="end before this string")
+    add_question_arguments(command)
     command.add_argument("--no-eagle", action="store_true", help="decode with the base alone")
     command.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    command.add_argument("--trace", type=Path, help="write the run to this file (JSON Lines)")
     command.set_defaults(run=generate)
-    add_settings_arguments(command)
+    command = commands.add_parser("compare", help="race the base alone against EAGLE-3")
+    add_question_arguments(command)
+    command.add_argument(
+        "--order",
+        choices=("AB", "BA", "ABBA"),
+        default="ABBA",
+        help="A is the base alone, B the base with its draft; ABBA takes medians (default: ABBA)",
+    )
+    command.set_defaults(run=compare, no_eagle=False)
     command = commands.add_parser("identity", help="compare the draft's texts with the base's")
     command.add_argument(
         "--questions", type=Path, nargs="+", required=True, help="files in question.jsonl form"
@@ -59,6 +62,17 @@ def build_parser() -> argparse.ArgumentParser:
     command.set_defaults(run=bench)
     add_settings_arguments(command)
     return parser
+
+
+def add_question_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--prompt", required=True, help="the question")
+    command.add_argument(
+        "--image", action="append", default=[], type=Path, help="a picture; may be repeated"
+    )
+    command.add_argument("--system", help="a system prompt in place of the template's own")
+    command.add_argument("--stop", action="append", default=[], help="end before this string")
+    command.add_argument("--trace", type=Path, help="write the runs to this file (JSON Lines)")
+    add_settings_arguments(command)
 
 
 def generate(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -77,6 +91,27 @@ def generate(arguments: argparse.Namespace, settings: Settings) -> int:
         if arguments.trace is not None and recorder.has_begun:
             write_traces(arguments.trace, [recorder.trace()])
     print(json.dumps(stats.to_json()) if arguments.json else f"\n\n{figures(stats)}")  # noqa: T201
+    return 0
+
+
+def compare(arguments: argparse.Namespace, settings: Settings) -> int:
+    from vlm.compare import CompareRequest, LegEvent
+    from vlm.compare import compare as race
+    from vlm.loading import load_pipeline
+    from vlm.trace import write_traces
+
+    if arguments.trace is not None:
+        write_traces(arguments.trace, ())
+    pipeline = load_pipeline(settings, on_progress=report)
+    asked = CompareRequest(request_from(arguments, settings), arguments.order)
+    legs = [TraceRecorder() for _ in asked.order]
+    for event in race(pipeline, asked):
+        if isinstance(event, LegEvent):
+            legs[event.leg].add(event.event)
+            continue
+        if arguments.trace is not None:
+            write_traces(arguments.trace, [leg.trace() for leg in legs])
+        print("\n".join([legs[0].trace().end.text, "", *event.sentences()]))  # noqa: T201
     return 0
 
 

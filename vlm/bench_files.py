@@ -187,8 +187,8 @@ def changes_markdown(found: Sequence[Change], conditions: Sequence[str]) -> str:
             "EAGLE-3, now ÷ before",
             "speedup before",
             "speedup now",
-            "length",
-            "now",
+            "length before",
+            "length now",
         ),
         [
             (

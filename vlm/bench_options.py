@@ -33,8 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:
-    """ "2,4,6" as numbers; argparse words the refusal."""
-    numbers = tuple(int(part) for part in text.split(","))
-    if min(numbers) < 1:
-        raise argparse.ArgumentTypeError(f"numbers must be at least 1, got {text}")
-    return numbers
+    """Numbers with commas between them."""
+    parts = text.split(",")
+    if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"must be whole numbers of at least 1 with commas between, such as 2,4,8; got {text!r}"
+        )
+    return tuple(int(part) for part in parts)

@@ -122,6 +122,19 @@ class Comparison:
             f"measured {self.decode_speedup:.2f}."
         )
 
+    def sentences(self) -> tuple[str, ...]:
+        """The result in words: the verdict, the speed, and why."""
+        if self.decode_speedup is None or self.end_to_end_speedup is None:
+            return self.verdict.sentence(), self.explanation()
+        return (
+            self.verdict.sentence(),
+            f"Decoding {self.decode_speedup:.2f} times as fast "
+            f"({self.base.decode_tokens_per_second:.1f} → "
+            f"{self.eagle.decode_tokens_per_second:.1f} tokens/s), end to end "
+            f"{self.end_to_end_speedup:.2f} times, {self.seconds_saved:.2f} s saved.",
+            self.explanation(),
+        )
+
 
 CompareEvent = LegEvent | Comparison
 

@@ -20,6 +20,7 @@ from vlm.loading import load_pipeline
 from vlm.metrics import RunStats
 from vlm.pipeline import VlmPipeline
 from vlm.requests import ChatMessage, GenerationRequest
+from vlm.trace import read_traces
 from vlm.trace_check import check_trace
 from vlm.trace_recording import TraceRecorder
 
@@ -110,6 +111,22 @@ def test_without_a_draft_there_is_no_race(pair: tuple[str, str]) -> None:
     alone = load_pipeline(Settings(base=pair[0], **SMALL), lambda _: None)
     with pytest.raises(VlmError, match="nothing to compare: no draft is loaded"):
         list(compare(alone, CompareRequest(REQUEST)))
+
+
+def test_from_the_shell(
+    pair: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    path = tmp_path / "race.jsonl"
+    argv = ["compare", "--prompt", "What?", "--base", pair[0], "--max-new-tokens", "8", *options]
+    assert main([*argv, "--draft", pair[1], "--ignore-eos", "--trace", str(path)]) == 0
+    output = capsys.readouterr().out
+    assert "IDENTICAL 8/8 tokens" in output
+    assert "A step with the draft gives" in output
+    traces = read_traces(path)
+    assert [trace.run.mode for trace in traces] == ["base", "eagle", "eagle", "base"]
+    assert main(argv) == 2
+    assert "nothing to compare" in capsys.readouterr().err
 
 
 def test_identity_from_the_shell(
