@@ -1,4 +1,4 @@
-"""`python -m eagle inspect | convert | generate-data | train | held-out`: drafts, for any base."""
+"""`python -m eagle COMMAND`: inspect and convert drafts, train them for any base, measure them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eagle.draft_config import DraftFormat
 from eagle.errors import EagleError
 from eagle.loading import DraftCheckpoint, TargetFacts, check_fit, read_draft
 
-TRAINING_COMMANDS = ("generate-data", "train", "held-out")
+TRAINING_COMMANDS = ("generate-data", "train", "evaluate", "held-out")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,9 +48,10 @@ def build_parser(*, with_training: bool) -> argparse.ArgumentParser:
     convert.add_argument("--out", required=True, type=Path, help="directory to write")
     convert.set_defaults(run=run_convert)
     if with_training:
-        from eagle.training import generate_data, held_out, train
+        from eagle.training import evaluate_draft, generate_data, held_out, train
 
-        modules = dict(zip(TRAINING_COMMANDS, (generate_data, train, held_out), strict=True))
+        found = (generate_data, train, evaluate_draft, held_out)
+        modules = dict(zip(TRAINING_COMMANDS, found, strict=True))
         for name, module in modules.items():
             command = commands.add_parser(name, help=(module.__doc__ or "").splitlines()[0])
             module.add_arguments(command)
@@ -64,6 +65,7 @@ def build_parser(*, with_training: bool) -> argparse.ArgumentParser:
 _TRAINING_HELP = (
     "let a base answer prompts, and store its hidden states",
     "train a draft on them",
+    "measure a draft by real decoding",
     "list the prompts that no draft was trained on",
 )
 
