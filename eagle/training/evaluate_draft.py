@@ -25,7 +25,7 @@ from eagle.errors import EagleConfigError
 from eagle.loading import TargetFacts, bind_draft, check_fit, read_draft
 from eagle.sampling import Sampler
 from eagle.stopping import StopRule
-from eagle.training.base import Base, load_base
+from eagle.training.base import Base, default_device, load_base
 from eagle.training.generate_data import chat_prompt, encode
 from eagle.training.images import ImageMerger
 from eagle.training.prompts import PromptSeed, is_held_out, read_prompts
@@ -140,12 +140,12 @@ class Evaluator:
         embedding: Any = self.base.model.get_input_embeddings()
         text = chat_prompt(self.base, seed.text, with_image=seed.image is not None)
         if seed.image is None:
-            ids = torch.tensor(encode(self.base, text))
+            ids = torch.tensor(encode(self.base, text), device=self.base.model.device)
             plain = embedding(ids).detach()
             return MergedPrompt(ids, plain, plain, torch.arange(len(ids)).expand(3, -1), 0)
         self._merger = self._merger or ImageMerger(self.base)
         token_ids, merged = self._merger.merge(text, seed.image)
-        ids = torch.tensor(token_ids)
+        ids = torch.tensor(token_ids, device=self.base.model.device)
         delta = int(merged.positions.max()) + 1 - len(ids)
         return MergedPrompt(ids, merged.embeds, embedding(ids).detach(), merged.positions, delta)
 
@@ -226,6 +226,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft-step", type=int, default=shape.draft_step)
     parser.add_argument("--verify-tree-size", type=int, default=shape.verify_tree_size)
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
+    parser.add_argument("--device", default=default_device(), help="cpu or cuda")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--out", type=Path, help="JSON to write")
 
@@ -233,7 +234,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     prompts = choose_prompts(arguments.prompts, arguments.limit, arguments.held_out_only)
-    base = load_base(arguments.base, getattr(torch, arguments.dtype))
+    base = load_base(arguments.base, getattr(torch, arguments.dtype), arguments.device)
     shape = TreeShape(arguments.draft_top_k, arguments.draft_step, arguments.verify_tree_size)
     evaluator = Evaluator(base, arguments.draft, shape, arguments.max_new_tokens)
     figures = by_category(evaluate(evaluator, prompts, arguments.temperatures))
