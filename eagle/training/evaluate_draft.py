@@ -225,7 +225,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft-top-k", type=int, default=shape.draft_top_k)
     parser.add_argument("--draft-step", type=int, default=shape.draft_step)
     parser.add_argument("--verify-tree-size", type=int, default=shape.verify_tree_size)
-    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
+    parser.add_argument(
+        "--dtype",
+        default="float32",
+        choices=("bfloat16", "float32"),
+        help="in bfloat16 transformers' kernels round by the number of rows, and near-ties may "
+        "flip (default: float32)",
+    )
     parser.add_argument("--device", default=default_device(), help="cpu or cuda")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--out", type=Path, help="JSON to write")
