@@ -113,21 +113,13 @@ class Evaluator:
     def decode(self, seed: PromptSeed, temperature: float) -> Decoded:
         """With the draft, and at temperature 0 also without it."""
         prompt = self.prompt(seed)
-        capacity = len(prompt) + self.max_new_tokens + self.shape.verify_tree_size
-        cache = self.target.new_cache(capacity)
-        draft = Eagle3Draft(self.head, self.shape, capacity + self.shape.pool_size)
+        num_tokens = len(prompt) + self.max_new_tokens
+        cache = self.target.new_cache(num_tokens + self.shape.verify_tree_size)
+        draft = Eagle3Draft.fitting(self.head, self.shape, num_tokens)
         stop = StopRule(self.max_new_tokens, frozenset(self.base.stop_ids))
         sampling = SamplingParams(temperature)
         steps = tuple(
-            speculative_decode(
-                self.target,
-                draft,
-                prompt,
-                cache,
-                Sampler(sampling),
-                stop,
-                tree_size=self.shape.verify_tree_size,
-            )
+            speculative_decode(self.target, draft, prompt, cache, Sampler(sampling), stop)
         )
         identical = None
         if sampling.is_greedy:
