@@ -11,18 +11,18 @@ tree; a caller that stops reading leaves everything in that state.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from eagle.errors import KVCacheFull
 from eagle.kv_cache import KVCache
 from eagle.models import DraftModel, TargetModel
+from eagle.recording import record_tree
 from eagle.sampling import Sampler
 from eagle.stopping import StopRule
+from eagle.stopwatch import Clock, Stopwatch
 from eagle.tree import DraftTree
 from eagle.types import DecodeStep, MergedPrompt
 from eagle.verify import accept
-
-Clock = Callable[[], float]
 
 
 def autoregressive_decode(
@@ -36,20 +36,24 @@ def autoregressive_decode(
 ) -> Iterator[DecodeStep]:
     """One token a pass. Raises `KVCacheFull` before it computes anything."""
     check_capacity(cache, len(prompt), stop.max_new_tokens, tree_size=1)
-    start = clock()
+    watch = Stopwatch(clock)
     output = target.prefill(prompt, cache)
+    watch.lap("verify")
     token = sampler.choose(output.logits[-1])
+    watch.lap("sample")
     generated: list[int] = []
 
     for index in range(stop.max_new_tokens):
         kept, reason = stop.cut(generated, (token,))
         generated += kept
-        yield DecodeStep(index, kept, 0, 0, 0.0, clock() - start, reason)
+        yield watch.step(index, kept, reason)
         if reason is not None:
             return
-        start = clock()
+        watch.start()
         output = target.verify(DraftTree.root_only(token), prompt.rope_delta, cache)
+        watch.lap("verify")
         token = sampler.choose(output.logits[-1])
+        watch.lap("sample")
 
 
 def speculative_decode(
@@ -60,42 +64,46 @@ def speculative_decode(
     sampler: Sampler,
     stop: StopRule,
     *,
-    tree_size: int,
+    record_trees: bool = False,
     clock: Clock = time.perf_counter,
 ) -> Iterator[DecodeStep]:
     """Accepted draft tokens and one more a pass. Raises `KVCacheFull` before it computes."""
-    check_capacity(cache, len(prompt), stop.max_new_tokens, tree_size)
-    start = clock()
+    check_capacity(cache, len(prompt), stop.max_new_tokens, draft.tree_size)
+    watch = Stopwatch(clock)
     output = target.prefill(prompt, cache)
+    watch.lap("verify")
     root = sampler.choose(output.logits[-1])
+    watch.lap("sample")
     generated, reason = stop.cut((), (root,))
-    yield DecodeStep(0, generated, 0, 0, 0.0, clock() - start, reason)
+    yield watch.step(0, generated, reason)
     if reason is not None:
         return
 
-    start = clock()
+    watch.start()
     draft.prefill(prompt, output.aux_hidden, root)
+    watch.lap("draft_prefill")
     for index in range(1, stop.max_new_tokens):
         # 1) Draft: a tree of likely continuations below the root.
         tree = draft.propose()
-        drafted = clock()
+        watch.lap("draft")
         # 2) Verify: one pass of the target over the whole tree; keep the path it agrees with.
         committed = cache.length
         output = target.verify(tree, prompt.rope_delta, cache)
+        watch.lap("verify")
         result = accept(tree, output.logits, sampler)
+        watch.lap("sample")
         cache.keep(committed, result.path)
         # 3) Emit: the accepted tokens, then the target's own.
         accepted = tuple(tree.token_ids[node] for node in result.path[1:])
         kept, reason = stop.cut(generated, (*accepted, result.bonus_token))
         generated += kept
         num_accepted = min(result.num_accepted, len(kept))
-        yield DecodeStep(
-            index, kept, len(tree) - 1, num_accepted, drafted - start, clock() - drafted, reason
-        )
+        recorded = record_tree(draft, tree, output.logits, result) if record_trees else None
+        yield watch.step(index, kept, reason, len(tree) - 1, num_accepted, recorded)
         if reason is not None:
             return
         # 4) Refill: the draft sees the target's true hidden states of what was committed.
-        start = clock()
+        watch.start()
         draft.advance(kept, output.aux_hidden[list(result.path)])
 
 

@@ -9,6 +9,7 @@ output of the parent. This module knows tensors; trees are `eagle.drafting`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +53,11 @@ class DraftHead:
         self.to_target = torch.arange(config.draft_vocab_size, device=self.device)
         if "d2t" in tensors:
             self.to_target = self.to_target + tensors["d2t"]
+
+    @cached_property
+    def draft_id_of(self) -> dict[int, int]:
+        """The draft vocabulary by target token."""
+        return {token: index for index, token in enumerate(self.to_target.tolist())}
 
     def new_cache(self, capacity: int) -> KVCache:
         c = self.config

@@ -25,6 +25,17 @@ class Eagle3Draft:
         self._root = ROOT
         self._rope_delta = 0
         self._last_hidden = torch.empty(0)  # (1, H): the last committed slot
+        # Candidates expanded in the last tree, a level each, and their log-probabilities (k, Vd).
+        self._expanded: list[tuple[list[int], torch.Tensor]] = []
+
+    @classmethod
+    def fitting(cls, head: DraftHead, shape: TreeShape, num_tokens: int) -> Eagle3Draft:
+        """A draft for `num_tokens` of prompt and answer; its growing tree stands behind them."""
+        return cls(head, shape, num_tokens + shape.draft_step * shape.draft_top_k)
+
+    @property
+    def tree_size(self) -> int:
+        return self.shape.verify_tree_size
 
     @torch.inference_mode()
     def prefill(self, prompt: MergedPrompt, aux_hidden: torch.Tensor, root: int) -> None:
@@ -47,6 +58,16 @@ class Eagle3Draft:
         self.cache.truncate(committed)
         return pool.best(self._root, self.shape.verify_tree_size - 1)
 
+    @torch.inference_mode()
+    def rank(self, tree: DraftTree, node: int, token: int) -> int | None:
+        draft_id = self.head.draft_id_of.get(token)
+        candidate = tree.candidates[node]
+        for candidates, log_p in self._expanded:
+            if draft_id is not None and candidate in candidates:
+                row = log_p[candidates.index(candidate)]
+                return int((row > row[draft_id]).sum()) + 1
+        return None
+
     def _refill(
         self, embeds: torch.Tensor, aux_hidden: torch.Tensor, positions: torch.Tensor, root: int
     ) -> None:
@@ -64,13 +85,16 @@ class Eagle3Draft:
         tokens = head.to_target[draft_ids]
         k = len(tokens)
         pool = [(tokens, scores, torch.full_like(tokens, ROOT))]
+        self._expanded = [([ROOT], log_p)]
         beam = torch.arange(k)  # pool indices of the nodes to expand
         features = head.recycled(self._last_hidden).expand(k, -1)
         mask = torch.eye(k, dtype=torch.bool, device=head.device)
         for level in range(1, self.shape.draft_step):
             positions = self._positions(committed + level - 1, 1).expand(3, k)
             hidden = head.forward(head.embed(tokens), features, positions, self.cache, mask)
-            log_p, draft_ids = head.log_probabilities(hidden).topk(k)
+            all_log_p = head.log_probabilities(hidden)
+            self._expanded.append((beam.tolist(), all_log_p))
+            log_p, draft_ids = all_log_p.topk(k)
             first = sum(len(block[0]) for block in pool)
             child_tokens = head.to_target[draft_ids].flatten()
             child_scores = (scores[:, None] + log_p).flatten()

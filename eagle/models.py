@@ -39,12 +39,22 @@ class TargetModel(Protocol):
 class DraftModel(Protocol):
     """Proposes trees. Its state always stands at the tokens that the target has committed."""
 
+    @property
+    def tree_size(self) -> int:
+        """Nodes of its largest tree, the root included."""
+        ...
+
     def prefill(self, prompt: MergedPrompt, aux_hidden: torch.Tensor, root: int) -> None:
         """Start anew: the prompt, the target's aux hidden states (n, A), the first token."""
         ...
 
     def propose(self) -> DraftTree:
         """A tree below the last token given."""
+        ...
+
+    def rank(self, tree: DraftTree, node: int, token: int) -> int | None:
+        """Place of `token` among what the draft expected after `node` of its last tree, 1 for the
+        most likely; None where it drafted nothing or the token is not in its vocabulary."""
         ...
 
     def advance(self, token_ids: tuple[int, ...], aux_hidden: torch.Tensor) -> None:

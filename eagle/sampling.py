@@ -34,7 +34,7 @@ class Sampler:
     def choose(self, logits: torch.Tensor) -> int:
         """The next token from logits (V,)."""
         if self.is_greedy:
-            return int(logits.argmax())
+            return int(greedy_tokens(logits))
         return self.draw(self.probabilities(logits))
 
     def draw(self, probabilities: torch.Tensor) -> int:
@@ -45,6 +45,15 @@ class Sampler:
         """True with the given probability."""
         device = self._generator.device
         return float(torch.rand((), generator=self._generator, device=device)) < probability
+
+
+def greedy_tokens(logits: torch.Tensor) -> torch.Tensor:
+    """The most likely token of every row, (..., V) -> (...); of equals the first.
+
+    In float32, which holds the same values: torch's argmax of bfloat16 is five times slower on a
+    CPU.
+    """
+    return logits.float().argmax(-1)
 
 
 def _restrict_to_nucleus(scaled: torch.Tensor, top_p: float) -> torch.Tensor:

@@ -34,7 +34,8 @@ class CandidatePool:
         node_of = {ROOT: 0} | {index: node for node, index in enumerate(chosen, start=1)}
         parents = [ROOT] + [node_of[int(self.parents[index])] for index in chosen]
         token_ids = [root_token, *self.token_ids[chosen].tolist()]
-        return DraftTree(tuple(token_ids), tuple(parents))
+        scores = [0.0, *self.scores[chosen].tolist()]
+        return DraftTree(tuple(token_ids), tuple(parents), tuple(scores), (ROOT, *chosen))
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class DraftTree:
 
     token_ids: tuple[int, ...]
     parents: tuple[int, ...]  # parents[0] is ROOT
+    scores: tuple[float, ...] = ()  # cumulative draft log-probability; empty: no draft scored it
+    candidates: tuple[int, ...] = ()  # index of every node in its pool, ROOT for the root
 
     @classmethod
     def root_only(cls, token_id: int) -> DraftTree:

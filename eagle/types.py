@@ -91,17 +91,42 @@ class MergedPrompt:
 
 
 @dataclass(frozen=True, slots=True)
+class StepTree:
+    """The draft tree of one step and what became of it: small plain data.
+
+    Nodes as in `DraftTree`. Probabilities are conditional, of a node after its parent, each model's
+    own without sampling options; the root, which is part of the text already, has 1. `target_token`
+    is what the target added after the last accepted node, `target_rank` its place in what the draft
+    expected there: 1 for the most likely, None where the draft had not looked further.
+    """
+
+    token_ids: tuple[int, ...]
+    parents: tuple[int, ...]  # parents[0] is -1
+    draft_probabilities: tuple[float, ...]
+    target_probabilities: tuple[float, ...]
+    path: tuple[int, ...]  # accepted nodes, root first
+    target_token: int
+    target_probability: float
+    target_rank: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class DecodeStep:
     """What one forward pass of the target gave; the contract with pages, logs and benchmarks.
 
     Step 0 is the prefill and carries the first token. `len(token_ids) == num_accepted + 1` unless
-    the stop rule cut the step; then `num_accepted` counts the draft tokens that were kept.
+    the stop rule cut the step; then `num_accepted` counts the draft tokens that were kept. The
+    seconds together are the time that the step took.
     """
 
     index: int
     token_ids: tuple[int, ...]
     num_drafted: int
     num_accepted: int
-    draft_seconds: float
-    verify_seconds: float
+    draft_seconds: float  # refill and growing the tree
+    verify_seconds: float  # the target's forward pass; of step 0 its prefill
     finish_reason: FinishReason | None = None
+    sample_seconds: float = 0.0  # choosing a token, or the accepted path
+    other_seconds: float = 0.0  # cache, stop rule, recording
+    draft_prefill_seconds: float = 0.0  # the draft's reading of the prompt, in step 1
+    tree: StepTree | None = None  # recorded on request, of steps with a draft

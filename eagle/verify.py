@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from eagle.sampling import Sampler
+from eagle.sampling import Sampler, greedy_tokens
 from eagle.tree import DraftTree
 
 
@@ -37,7 +37,7 @@ def accept(tree: DraftTree, logits: torch.Tensor, sampler: Sampler) -> VerifyRes
 
 def accept_greedy(tree: DraftTree, logits: torch.Tensor) -> VerifyResult:
     """Descend while a child carries the target's argmax."""
-    wanted = logits.argmax(-1).tolist()
+    wanted = greedy_tokens(logits).tolist()
     path = [0]
     while True:
         token = wanted[path[-1]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
@@ -17,12 +17,14 @@ class TextStream:
         self._stop = stop
         self._token_ids: list[int] = []
         self.shown = ""
+        self.pieces: list[str] = []  # a token each: the characters that it completed
         self._pending = ""  # decoded, but possibly the beginning of a stop string
 
     def push(self, token_ids: Sequence[int]) -> str:
         self._token_ids += token_ids
-        decoded = (self._decoder.step(self._tokenizer, token) for token in token_ids)
-        self._pending += "".join(piece for piece in decoded if piece)
+        decoded = [self._decoder.step(self._tokenizer, token) or "" for token in token_ids]
+        self.pieces += decoded
+        self._pending += "".join(decoded)
         before_stop, found = _before_stop(self._pending, self._stop)
         held = 0 if found else _possible_stop_length(before_stop, self._stop)
         ready = before_stop[: len(before_stop) - held]
@@ -37,6 +39,22 @@ class TextStream:
         rest = whole[len(self.shown) :] if whole.startswith(self.shown) else ""
         self.shown += rest
         return rest
+
+
+class TokenTexts:
+    """Every token's text by itself, special tokens included, looked up once a token."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._texts: dict[int, str] = {}
+
+    def __call__(self, token_ids: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._text(token) for token in token_ids)
+
+    def _text(self, token: int) -> str:
+        if token not in self._texts:
+            self._texts[token] = self._tokenizer.decode([token], skip_special_tokens=False)
+        return self._texts[token]
 
 
 def _before_stop(text: str, stop: tuple[str, ...]) -> tuple[str, bool]:

@@ -21,7 +21,12 @@ from vlm.events import Event
 from vlm.requests import GenerationRequest
 
 if TYPE_CHECKING:
+    from vlm.bench import BenchEvent, BenchPlan
+    from vlm.compare import CompareEvent, CompareRequest
+    from vlm.environment import Environment
+    from vlm.jobs import Job
     from vlm.pipeline import PipelineInfo, VlmPipeline
+    from vlm.sweep import SweepEvent, SweepPlan
 
 CANCEL = "cancel"
 SHUTDOWN_SECONDS = 10.0
@@ -41,7 +46,8 @@ class EngineProcess:
         child_end.close()  # the child has its own copy; with ours open, its end would go unnoticed
         self.info: PipelineInfo
         self.settings: Settings
-        self.info, self.settings = self._wait_until_ready(on_progress)
+        self.environment: Environment
+        self.info, self.settings, self.environment = self._wait_until_ready(on_progress)
 
     def __enter__(self) -> EngineProcess:
         return self
@@ -59,7 +65,22 @@ class EngineProcess:
 
     def run(self, request: GenerationRequest) -> Iterator[Event]:
         """As `VlmPipeline.run`: closing the iterator stops the child within one step."""
-        self._send(request)
+        return self._perform(request)
+
+    def compare(self, request: CompareRequest) -> Iterator[CompareEvent]:
+        """As `vlm.compare.compare`."""
+        return self._perform(request)
+
+    def bench(self, plan: BenchPlan) -> Iterator[BenchEvent]:
+        """As `vlm.bench.bench`."""
+        return self._perform(plan)
+
+    def sweep(self, plan: SweepPlan) -> Iterator[SweepEvent]:
+        """As `vlm.sweep.sweep`."""
+        return self._perform(plan)
+
+    def _perform(self, job: Job) -> Iterator[Any]:
+        self._send(job)
         running = True
         try:
             while running:
@@ -81,17 +102,17 @@ class EngineProcess:
 
     def _wait_until_ready(
         self, on_progress: Callable[[str], None]
-    ) -> tuple[PipelineInfo, Settings]:
+    ) -> tuple[PipelineInfo, Settings, Environment]:
         while True:
             kind, value = self._receive()
             if kind == "ready":
-                info, settings = value
-                return info, settings
+                info, settings, environment = value
+                return info, settings, environment
             if kind == "error":
                 raise value
             on_progress(value)
 
-    def _send(self, message: GenerationRequest | str) -> None:
+    def _send(self, message: Job | str) -> None:
         try:
             self._connection.send(message)
         except OSError as error:
@@ -123,7 +144,7 @@ def serve(connection: Connection, settings: Settings) -> None:
     except Exception as error:  # noqa: BLE001 - raised in the parent
         connection.send(("error", error))
         return
-    connection.send(("ready", (pipeline.info, pipeline.settings)))
+    connection.send(("ready", (pipeline.info, pipeline.settings, pipeline.environment)))
     try:
         while True:
             message = connection.recv()
@@ -134,10 +155,12 @@ def serve(connection: Connection, settings: Settings) -> None:
         return
 
 
-def answer(connection: Connection, pipeline: VlmPipeline, request: GenerationRequest) -> None:
+def answer(connection: Connection, pipeline: VlmPipeline, job: Job) -> None:
     """Send every event, until the parent cancels."""
+    from vlm.jobs import perform
+
     try:
-        with closing(pipeline.run(request)) as events:  # type: ignore[type-var]  # a generator
+        with closing(perform(pipeline, job)) as events:  # type: ignore[type-var]  # a generator
             for event in events:
                 connection.send(("event", event))
                 if connection.poll():

@@ -25,3 +25,7 @@ class ImagesNotSupported(VlmError):
 
 class EngineLost(VlmError):
     """The process that decodes is gone."""
+
+
+class TraceError(VlmError):
+    """A trace that cannot be read, or that contradicts itself."""

@@ -1,99 +1,102 @@
-"""Is the draft's text the base's text? Count it over many prompts, and explain what differs.
+"""Is the draft's text the base's text? Decided on token ids, and what differs is explained.
 
-Comes in: a pipeline and questions (one JSON object a line, MT-bench's `question.jsonl` form).
-Goes out: identical k of n and, for every difference, its position and how far apart the base's
-logits of the two tokens were. In float32 nothing differs; in half precision two tokens may lie
-within a rounding step of each other, a near-tie, and either is as good as the other.
+In float32 nothing differs; in half precision two tokens may lie within a rounding step of each
+other, a near-tie, and either is as good as the other. With sampling on, texts may differ freely.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
 from eagle.types import MergedPrompt
-from vlm.errors import ConfigError
-from vlm.events import GenerationFinished
-from vlm.metrics import RunStats
 from vlm.pipeline import VlmPipeline
-from vlm.requests import ChatMessage, GenerationRequest
+
+# Each of two logits may be off by a rounding step of the number format.
+ROUNDING_STEPS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """One prompt decoded twice. `first_difference` and `logit_gap` are None when identical."""
+class Verdict:
+    """Two answers to one prompt, the base's and EAGLE's, compared token by token.
 
-    num_tokens: int
-    mean_acceptance_length: float | None
-    speedup: float | None  # decode tokens/s with the draft, by the base's alone
-    first_difference: int | None = None
+    The tokens, the gap (the base's logit of its own next token less that of EAGLE's) and what the
+    number format explains are those at the first difference; None where there is none, where one
+    answer ends, or where sampling makes them meaningless.
+    """
+
+    kind: Literal["identical", "tie", "fault", "sampled"]
+    num_same: int
+    num_tokens: int  # of the base's answer
+    base_token: int | None = None
+    eagle_token: int | None = None
     logit_gap: float | None = None
+    rounding: float | None = None
+
+    @property
+    def is_identical(self) -> bool:
+        return self.kind == "identical"
+
+    def sentence(self) -> str:
+        count = f"{self.num_same}/{self.num_tokens} tokens"
+        if self.kind == "identical":
+            return f"IDENTICAL {count}"
+        if self.kind == "sampled":
+            return (
+                f"Same for {count}, then other words: with sampling on, base and EAGLE-3 draw from "
+                f"the same distribution, but use the seed's random numbers in another order."
+            )
+        if self.logit_gap is None or self.rounding is None:
+            return f"DIFFERENT after {count}: one answer ends there, which is a fault."
+        gap = f"the base's logits of the two next tokens lie {abs(self.logit_gap):.4f} apart"
+        if self.kind == "tie":
+            return f"Same for {count}, then a tie: {gap}, within rounding ({self.rounding:.4f})."
+        return (
+            f"DIFFERENT after {count}: {gap}, more than rounding ({self.rounding:.4f}) explains, "
+            f"which is a fault."
+        )
 
 
-def read_questions(path: Path) -> list[str]:
-    """The first turn of every line. Raises `ConfigError` when the file has another form."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line)["turns"][0] for line in lines if line.strip()]
-    except (OSError, ValueError, KeyError, IndexError) as error:
-        raise ConfigError(
-            f"{path} cannot be read as questions (a JSON object with 'turns' a line): {error}"
-        ) from error
+def judge(
+    pipeline: VlmPipeline,
+    prompt: MergedPrompt,
+    base_ids: Sequence[int],
+    eagle_ids: Sequence[int],
+    *,
+    greedy: bool,
+) -> Verdict:
+    """Compare two answers to `prompt`; a first difference costs one prefill of the base."""
+    same = first_difference(base_ids, eagle_ids)
+    if same == len(base_ids) == len(eagle_ids):
+        return Verdict("identical", same, len(base_ids))
+    if not greedy:
+        return Verdict("sampled", same, len(base_ids))
+    if same == min(len(base_ids), len(eagle_ids)):
+        return Verdict("fault", same, len(base_ids))
+    logits = _logits_after(pipeline, prompt, base_ids[:same])
+    ours, theirs = base_ids[same], eagle_ids[same]
+    largest = max(abs(float(logits[ours])), abs(float(logits[theirs])))
+    rounding = ROUNDING_STEPS * torch.finfo(pipeline.language_model.dtype).eps * largest
+    gap = float(logits[ours] - logits[theirs])
+    kind: Literal["tie", "fault"] = "tie" if abs(gap) <= rounding else "fault"
+    return Verdict(kind, same, len(base_ids), ours, theirs, gap, rounding)
 
 
-def compare(pipeline: VlmPipeline, requests: Iterable[GenerationRequest]) -> Iterator[Comparison]:
-    """Decode every request with the base alone and with the draft."""
-    for request in requests:
-        alone = finish(pipeline, replace(request, use_eagle=False))
-        together = finish(pipeline, replace(request, use_eagle=True))
-        yield _comparison(pipeline, request, alone, together)
-
-
-def finish(pipeline: VlmPipeline, request: GenerationRequest) -> RunStats:
-    """Run to the end and return the figures."""
-    *_, last = pipeline.run(request)
-    assert isinstance(last, GenerationFinished)
-    return last.stats
-
-
-def question_request(pipeline: VlmPipeline, text: str, images: Sequence[Path]) -> GenerationRequest:
-    settings = pipeline.settings
-    return GenerationRequest(
-        messages=(ChatMessage("user", text, tuple(images)),),
-        sampling=settings.sampling,
-        max_new_tokens=settings.max_new_tokens,
-        ignore_eos=settings.ignore_eos,
-    )
-
-
-def _comparison(
-    pipeline: VlmPipeline, request: GenerationRequest, alone: RunStats, together: RunStats
-) -> Comparison:
-    rates = (together.decode_tokens_per_second, alone.decode_tokens_per_second)
-    same = Comparison(
-        num_tokens=len(alone.token_ids),
-        mean_acceptance_length=together.mean_acceptance_length,
-        speedup=rates[0] / rates[1] if rates[0] and rates[1] else None,
-    )
-    if alone.token_ids == together.token_ids:
-        return same
-    pairs = zip(alone.token_ids, together.token_ids, strict=False)
-    shared = next(i for i, (ours, theirs) in enumerate(pairs) if ours != theirs)
-    logits = _logits_after(pipeline, request, alone.token_ids[:shared])
-    gap = float(logits[alone.token_ids[shared]] - logits[together.token_ids[shared]])
-    return replace(same, first_difference=shared, logit_gap=gap)
+def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int:
+    """Number of tokens that both begin with."""
+    pairs = zip(ours, theirs, strict=False)
+    shorter = min(len(ours), len(theirs))
+    return next((at for at, (left, right) in enumerate(pairs) if left != right), shorter)
 
 
 def _logits_after(
-    pipeline: VlmPipeline, request: GenerationRequest, generated: Sequence[int]
+    pipeline: VlmPipeline, prompt: MergedPrompt, generated: Sequence[int]
 ) -> torch.Tensor:
     """The base's logits (V,) behind the prompt and the tokens generated so far."""
     model = pipeline.language_model
-    prompt = pipeline.prepare(request).prompt
     more = torch.tensor(generated, dtype=torch.int64, device=model.device)
     embeds = model.embed(more)
     slots = torch.arange(len(prompt), len(prompt) + len(more), device=model.device)
@@ -105,17 +108,3 @@ def _logits_after(
         prompt.rope_delta,
     )
     return model.prefill(extended, pipeline.cache).logits[-1].float()
-
-
-def summary(comparisons: Sequence[Comparison]) -> dict[str, float | int | list[float] | None]:
-    """What the command prints as JSON."""
-    lengths = [c.mean_acceptance_length for c in comparisons if c.mean_acceptance_length]
-    speedups = sorted(c.speedup for c in comparisons if c.speedup)
-    return {
-        "prompts": len(comparisons),
-        "identical": sum(c.first_difference is None for c in comparisons),
-        "tokens": sum(c.num_tokens for c in comparisons),
-        "mean_acceptance_length": sum(lengths) / len(lengths) if lengths else None,
-        "median_decode_speedup": speedups[len(speedups) // 2] if speedups else None,
-        "logit_gaps": [c.logit_gap for c in comparisons if c.logit_gap is not None],
-    }

@@ -186,10 +186,7 @@ def bind(
     if checkpoint is None:
         return None
     head = bind_draft(checkpoint, model.embedding, dtype=model.dtype, device=model.device)
-    tree = settings.tree
-    # While a tree grows, its expanded nodes stand behind the committed tokens.
-    capacity = settings.max_kv_cache_capacity + tree.draft_step * tree.draft_top_k
-    return Eagle3Draft(head, tree, capacity)
+    return Eagle3Draft.fitting(head, settings.tree, settings.max_kv_cache_capacity)
 
 
 def base_name(settings: Settings) -> str:

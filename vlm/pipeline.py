@@ -6,29 +6,36 @@ how models are loaded.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
+import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from eagle.decode import autoregressive_decode, speculative_decode
 from eagle.drafting import Eagle3Draft
 from eagle.kv_cache import KVCache
 from eagle.sampling import Sampler
 from eagle.stopping import StopRule
+from eagle.stopwatch import device_clock
 from eagle.types import DecodeStep, MergedPrompt
 from visual_encoder import VisualEncoder
 from visual_encoder.preprocess import ImagePreprocessor
 from visual_encoder.types import ImagePatches, VisionFeatures
 from vlm.config import Settings
-from vlm.detokenize import TextStream, contains_stop_string
+from vlm.detokenize import TextStream, TokenTexts, contains_stop_string
+from vlm.environment import Environment
 from vlm.errors import ImagesNotSupported, PromptTooLong
-from vlm.events import Event, GenerationFinished, PrefillFinished, StepDecoded
+from vlm.events import Event, GenerationFinished, PrefillFinished, PromptReady, StepDecoded
 from vlm.language_model import LanguageModel
 from vlm.merge import merge, text_prompt
 from vlm.metrics import RunStats
+from vlm.prepared import PhaseClock, PreparedPrompt, trace_images
 from vlm.prompt import PromptBuilder, TokenizedPrompt
 from vlm.requests import GenerationRequest
+from vlm.trace import TraceRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +61,6 @@ class Vision:
     image_token_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedPrompt:
-    """A prompt ready for prefill, and what its pictures cost."""
-
-    prompt: MergedPrompt
-    image_tokens: tuple[int, ...]
-    vision_seconds: float  # in the visual encoder
-    num_cached_images: int  # pictures that it had encoded before
-
-
 class VlmPipeline:
     """Loaded models and the caches they decode in: one request at a time, in order."""
 
@@ -87,6 +84,8 @@ class VlmPipeline:
         self.vision = vision
         self.cache: KVCache = language_model.new_cache(settings.max_kv_cache_capacity)
         self.lock = threading.Lock()
+        self.environment = Environment.current(language_model.device)
+        self._token_texts = TokenTexts(prompt_builder.tokenizer.backend_tokenizer)
 
     def run(self, request: GenerationRequest) -> Iterator[Event]:
         """Answer `request`. Closing the iterator stops decoding within one step.
@@ -95,61 +94,101 @@ class VlmPipeline:
         the request itself is at fault. A second request waits for the first one's end.
         """
         with self.lock:
-            accepted = time.perf_counter()
-            prepared = self.prepare(request)
-            merged, image_tokens = prepared.prompt, prepared.image_tokens
-            text = TextStream(self.prompt_builder.tokenizer.backend_tokenizer, request.stop)
+            yield from self.answer(request, self.prepare(request))
 
-            steps: list[DecodeStep] = []
-            times: list[float] = []
-            for step in self._decode(request, merged):
-                steps.append(step)
-                times.append(time.perf_counter() - accepted)
-                if step.index == 0:
-                    yield PrefillFinished(
-                        num_prompt_tokens=len(merged),
-                        image_tokens=image_tokens,
-                        vision_seconds=prepared.vision_seconds,
-                        prefill_seconds=step.verify_seconds,
-                        speculative=self._speculates(request),
-                        num_cached_images=prepared.num_cached_images,
-                    )
-                delta = text.push(step.token_ids)
-                if step.finish_reason is not None:
-                    delta += text.finish()
-                yield StepDecoded(step, delta, times[-1])
-            yield GenerationFinished(
-                RunStats(
-                    text=text.shown,
-                    token_ids=tuple(token for step in steps for token in step.token_ids),
+    def answer(self, request: GenerationRequest, prepared: PreparedPrompt) -> Iterator[Event]:
+        """Decode from a prompt that is ready, as though it had been prepared just now: its time
+        counts. For callers that hold `lock`."""
+        accepted = time.perf_counter() - prepared.seconds
+        yield PromptReady(self._trace_run(request, prepared), prepared.images, prepared.phases)
+        merged = prepared.prompt
+        text = TextStream(self.prompt_builder.tokenizer.backend_tokenizer, request.stop)
+        steps: list[DecodeStep] = []
+        times: list[float] = []
+        for step in self._decode(request, merged):
+            steps.append(replace(step, tree=None))
+            times.append(time.perf_counter() - accepted)
+            if step.index == 0:
+                yield PrefillFinished(
                     num_prompt_tokens=len(merged),
-                    image_tokens=image_tokens,
-                    steps=tuple(steps),
-                    time_to_first_token_seconds=times[0],
-                    decode_seconds=times[-1] - times[0],
-                    total_seconds=time.perf_counter() - accepted,
-                    finish_reason=steps[-1].finish_reason or "length",
+                    image_tokens=prepared.image_tokens,
+                    vision_seconds=prepared.vision_seconds,
+                    prefill_seconds=step.verify_seconds,
+                    speculative=self.speculation_off_reason(request) is None,
                     num_cached_images=prepared.num_cached_images,
                 )
+            delta = text.push(step.token_ids)
+            if step.finish_reason is not None:
+                delta += text.finish()
+            pieces = tuple(text.pieces[-len(step.token_ids) :])
+            yield StepDecoded(step, delta, times[-1], pieces, self._tree_texts(step))
+        yield GenerationFinished(
+            RunStats(
+                text=text.shown,
+                token_ids=tuple(token for step in steps for token in step.token_ids),
+                num_prompt_tokens=len(merged),
+                image_tokens=prepared.image_tokens,
+                steps=tuple(steps),
+                time_to_first_token_seconds=times[0],
+                decode_seconds=times[-1] - times[0],
+                total_seconds=time.perf_counter() - accepted,
+                finish_reason=steps[-1].finish_reason or "length",
+                num_cached_images=prepared.num_cached_images,
             )
+        )
 
     def prepare(self, request: GenerationRequest) -> PreparedPrompt:
         """Pictures and text to a prompt; what the request gets wrong is refused here."""
+        phases = PhaseClock(device_clock(self.language_model.device))
         patches = self._prepare_images(request)
+        phases.end("pictures")
         prompt = self._prepare_prompt(request, patches)
-        started = time.perf_counter()
+        phases.end("prompt")
         features = self._encode(patches)
-        vision_seconds = time.perf_counter() - started
-        image_tokens = () if patches is None else patches.num_image_tokens
+        phases.end("vision")
+        merged = self._merge(prompt, features)
+        phases.end("merge")
+        limits = request.limits or self.settings.limits
         return PreparedPrompt(
-            self._merge(prompt, features),
-            image_tokens,
-            vision_seconds,
+            merged,
+            trace_images(patches, limits),
+            tuple(phases.phases),
             num_cached_images=0 if features is None else features.num_cached_images,
         )
 
-    def _speculates(self, request: GenerationRequest) -> bool:
-        return request.use_eagle and self.draft is not None
+    def speculation_off_reason(self, request: GenerationRequest) -> str | None:
+        """Why no draft takes part in the answer; None when one does."""
+        if self.draft is None:
+            return "No draft is loaded, so the base decodes alone."
+        return None if request.use_eagle else "The draft is switched off for this answer."
+
+    def _trace_run(self, request: GenerationRequest, prepared: PreparedPrompt) -> TraceRun:
+        off = self.speculation_off_reason(request)
+        token_ids = prepared.prompt.input_ids.cpu().numpy().tobytes()
+        questions = [message.text for message in request.messages if message.role == "user"]
+        return TraceRun(
+            id=uuid.uuid4().hex,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            mode="base" if off else "eagle",
+            speculation_off_reason=off,
+            base=self.info.base_name,
+            draft=self.info.draft_name,
+            device=self.info.device,
+            dtype=self.info.dtype,
+            visual_engine=self.info.visual_engine,
+            tree=None if off else request.tree or self.settings.tree,
+            sampling=request.sampling,
+            max_new_tokens=request.max_new_tokens,
+            question=questions[-1] if questions else "",
+            num_prompt_tokens=len(prepared.prompt),
+            prompt_sha256=hashlib.sha256(token_ids).hexdigest(),
+            environment=self.environment,
+        )
+
+    def _tree_texts(self, step: DecodeStep) -> tuple[str, ...]:
+        if step.tree is None:
+            return ()
+        return self._token_texts((*step.tree.token_ids, step.tree.target_token))
 
     def _prepare_images(self, request: GenerationRequest) -> ImagePatches | None:
         """Resize within the limits and cut into patches; None without pictures."""
@@ -195,17 +234,34 @@ class VlmPipeline:
         """The base alone, or the base with its draft: everything else is the same."""
         sampler = Sampler(request.sampling, self.language_model.device)
         stop = self._stop_rule(request)
-        if not self._speculates(request) or self.draft is None:
-            return autoregressive_decode(self.language_model, prompt, self.cache, sampler, stop)
+        draft = self._draft_for(request)
+        if draft is None:
+            return autoregressive_decode(
+                self.language_model,
+                prompt,
+                self.cache,
+                sampler,
+                stop,
+                clock=device_clock(self.language_model.device),
+            )
         return speculative_decode(
             self.language_model,
-            self.draft,
+            draft,
             prompt,
             self.cache,
             sampler,
             stop,
-            tree_size=self.draft.shape.verify_tree_size,
+            record_trees=request.record_trees,
+            clock=device_clock(self.language_model.device),
         )
+
+    def _draft_for(self, request: GenerationRequest) -> Eagle3Draft | None:
+        """The draft, with a tree of the request's shape; None when the base decodes alone."""
+        if self.draft is None or not request.use_eagle:
+            return None
+        if request.tree is None or request.tree == self.draft.shape:
+            return self.draft
+        return Eagle3Draft.fitting(self.draft.head, request.tree, self.cache.capacity)
 
     def _stop_rule(self, request: GenerationRequest) -> StopRule:
         tokenizer = self.prompt_builder.tokenizer.backend_tokenizer

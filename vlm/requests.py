@@ -8,7 +8,7 @@ from typing import Literal
 
 from PIL import Image
 
-from eagle.types import SamplingParams
+from eagle.types import SamplingParams, TreeShape
 from visual_encoder.types import ImageTokenLimits
 
 ImageSource = Path | bytes | Image.Image
@@ -25,7 +25,7 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One answer to produce. `limits` None means the limits the pipeline was started with."""
+    """One answer to produce. `limits` and `tree` None are those the pipeline was started with."""
 
     messages: tuple[ChatMessage, ...]
     sampling: SamplingParams = field(default_factory=SamplingParams)
@@ -34,3 +34,5 @@ class GenerationRequest:
     ignore_eos: bool = False
     stop: tuple[str, ...] = ()
     limits: ImageTokenLimits | None = None
+    tree: TreeShape | None = None
+    record_trees: bool = True  # every step carries its draft tree; docs/trace.md has the cost

@@ -69,12 +69,17 @@ def default_layer_ids(num_layers: int) -> tuple[int, int, int]:
     return 1, num_layers // 2 - 1, num_layers - 4
 
 
-def load_base(path: str, dtype: torch.dtype = torch.bfloat16) -> Base:
+def default_device() -> str:
+    """A GPU where torch sees one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def load_base(path: str, dtype: torch.dtype = torch.bfloat16, device: str = "cpu") -> Base:
     """Load a directory or hub id; a Qwen2.5-VL base comes with its visual encoder."""
     config = AutoConfig.from_pretrained(path)
     has_vision = getattr(config, "vision_config", None) is not None
     loader: Any = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
-    model = loader.from_pretrained(path, dtype=dtype).eval()
+    model = loader.from_pretrained(path, dtype=dtype).eval().to(device)
     tokenizer = AutoTokenizer.from_pretrained(path)
     num_layers = model.config.get_text_config().num_hidden_layers
     return Base(path, model, tokenizer, default_layer_ids(num_layers), stop_ids(model, tokenizer))

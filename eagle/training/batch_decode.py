@@ -97,8 +97,8 @@ class RowCache:
         )
         shape = (rows, config.num_key_value_heads, capacity, head_dim)
         layers = range(config.num_hidden_layers)
-        self.keys = [torch.zeros(shape, dtype=model.dtype) for _ in layers]
-        self.values = [torch.zeros(shape, dtype=model.dtype) for _ in layers]
+        self.keys = [torch.zeros(shape, dtype=model.dtype, device=model.device) for _ in layers]
+        self.values = [torch.zeros(shape, dtype=model.dtype, device=model.device) for _ in layers]
         self._rows = torch.arange(rows)
         self._lengths: torch.Tensor | None = None
         self._width = 0
@@ -170,7 +170,8 @@ def choose(logits: torch.Tensor, running: Sequence[_Running]) -> None:
     sampled = [i for i, row in enumerate(running) if row.request.temperature > 0]
     if sampled:
         temperatures = torch.tensor([running[i].request.temperature for i in sampled])
-        top, ids = logits[sampled].float().topk(min(SAMPLING_TOP_K, logits.shape[-1]))
+        most_likely = logits[sampled].float().topk(min(SAMPLING_TOP_K, logits.shape[-1]))
+        top, ids = most_likely.values.cpu(), most_likely.indices.cpu()
         cumulative = torch.softmax(top / temperatures[:, None], -1).cumsum(-1)
         draws = torch.tensor([[running[i].rng.random()] for i in sampled])
         picks = (cumulative < draws * cumulative[:, -1:]).sum(-1).clamp(max=ids.shape[1] - 1)
@@ -191,6 +192,7 @@ class BatchDecoder:
         self._embed: Any = base.model.get_input_embeddings()
         self._capture = StateCapture(base.decoder, base.layer_ids)
         self._cache = RowCache(base.model, rows, capacity)
+        self._device = base.model.device
         self._running: list[_Running] = []
 
     @torch.inference_mode()
@@ -232,8 +234,8 @@ class BatchDecoder:
         ids = torch.zeros(len(requests), int(lengths.max()), dtype=torch.long)
         for row, request in enumerate(requests):
             ids[row, : len(request.prompt_ids)] = torch.tensor(request.prompt_ids)
-        embeds = self._embed(ids)
-        positions = torch.arange(ids.shape[1]).repeat(3, len(requests), 1)
+        embeds = self._embed(ids.to(self._device))
+        positions = torch.arange(ids.shape[1], device=self._device).repeat(3, len(requests), 1)
         for row, request in enumerate(requests):
             if request.merged is not None:
                 embeds[row, : len(request.prompt_ids)] = request.merged.embeds
@@ -247,7 +249,7 @@ class BatchDecoder:
             total = length + request.max_new_tokens
             if total > self.capacity:
                 raise ValueError(f"a request needs {total} tokens, the cache has {self.capacity}")
-            buffer = torch.empty(total, states.shape[-1], dtype=torch.bfloat16)
+            buffer = torch.empty(total, states.shape[-1], dtype=torch.bfloat16, device=self._device)
             buffer[:length] = states[row, :length]
             delta = int(positions[:, row, :length].max()) + 1 - length
             fresh.append(_Running(request, buffer, length, delta, rng=random.Random(request.seed)))
@@ -256,11 +258,12 @@ class BatchDecoder:
         choose(logits, fresh)
 
     def _decode_step(self) -> None:
-        lengths = torch.tensor([running.length for running in self._running])
-        self._cache.begin_decode(torch.arange(len(lengths)), lengths)
-        deltas = torch.tensor([running.rope_delta for running in self._running])
-        ids = torch.tensor([[running.new_ids[-1]] for running in self._running])
-        mask = torch.arange(int(lengths.max()) + 1)[None] <= lengths[:, None]
+        device = self._device
+        lengths = torch.tensor([running.length for running in self._running], device=device)
+        self._cache.begin_decode(torch.arange(len(lengths), device=device), lengths)
+        deltas = torch.tensor([running.rope_delta for running in self._running], device=device)
+        ids = torch.tensor([[running.new_ids[-1]] for running in self._running], device=device)
+        mask = torch.arange(int(lengths.max()) + 1, device=device)[None] <= lengths[:, None]
         positions = (lengths + deltas)[:, None].repeat(3, 1, 1)
         states = self._forward(self._embed(ids), positions, mask[:, None, None])[:, 0]
         for row, running in enumerate(self._running):
@@ -279,6 +282,6 @@ class BatchDecoder:
             if row < len(self._running):
                 self._running[row] = last
                 self._cache.move(len(self._running), row)
-            states = running.states[: running.length].clone()
+            states = running.states[: running.length].to("cpu", copy=True)
             chosen, greedy = tuple(running.new_ids), tuple(running.greedy_ids)
             yield Completion(running.request, chosen, greedy, states)

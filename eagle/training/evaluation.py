@@ -40,7 +40,7 @@ def agreement(draft: Draft, target: Target, batch: Batch, steps: int) -> torch.T
         guesses = target_ids[draft.logits(hidden).argmax(-1)]
         exists = shift_left(batch.answer_valid, step)
         rows.append((guesses == shift_left(batch.greedy_ids, step)) & exists)
-    return torch.stack(rows)
+    return torch.stack(rows).cpu()
 
 
 def chain_rounds(agrees: torch.Tensor, num_slots: int) -> int:
@@ -63,11 +63,11 @@ def evaluate(
     by_length = sorted(examples, key=lambda example: example.num_slots)
     for start in range(0, len(by_length), BATCH_EXAMPLES):
         group = by_length[start : start + BATCH_EXAMPLES]
-        batch = collate(group, dtype)
+        batch = collate(group, dtype).to(target.embedding.device)
         agrees = agreement(draft, target, batch, steps)
         hits += agrees.sum((1, 2))
         for step in range(steps):
-            chances[step] += shift_left(batch.answer_valid, step).sum()
+            chances[step] += shift_left(batch.answer_valid, step).sum().cpu()
         for row, example in enumerate(group):
             if example.record.temperature == 0:
                 tokens += example.num_slots

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from eagle.training.base import Base, load_base
+from eagle.training.base import Base, default_device, load_base
 from eagle.training.batch_decode import BatchDecoder, Completion, Request
 from eagle.training.images import ImageMerger
 from eagle.training.prompts import PromptSeed, is_held_out, prompt_seed, read_prompts
@@ -224,6 +224,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-new-tokens", type=int, default=defaults.max_new_tokens)
     parser.add_argument("--rows", type=int, default=defaults.rows, help="answers at a time")
     parser.add_argument("--seed", type=int, default=defaults.seed)
+    parser.add_argument("--device", default=default_device(), help="cpu or cuda")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
 
 
@@ -236,4 +237,4 @@ def run(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
     )
     prompts = read_prompts(arguments.prompts) if arguments.prompts else None
-    generate(load_base(arguments.base), arguments.out, options, prompts)
+    generate(load_base(arguments.base, device=arguments.device), arguments.out, options, prompts)

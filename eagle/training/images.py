@@ -42,10 +42,11 @@ class ImageMerger:
         """Token ids (n) and the merged input of a prompt with exactly one placeholder."""
         with Image.open(picture) as image:
             inputs = self._processor(images=[image.convert("RGB")], return_tensors="pt")
+        inputs = inputs.to(self._model.device)
         grid = inputs["image_grid_thw"]
         vision = self._model.get_image_features(inputs["pixel_values"], grid)
         features = torch.cat(list(vision.pooler_output))
-        ids = self._expand(prompt, len(features))
+        ids = self._expand(prompt, len(features)).to(self._model.device)
         is_image = ids == self._image_token
         embeds = self._model.get_input_embeddings()(ids)
         embeds[is_image] = features.to(embeds.dtype)

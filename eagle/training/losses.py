@@ -57,6 +57,11 @@ class Target:
     head: torch.Tensor  # (Vd, H) rows of the base's head for the draft vocabulary
     vocabulary: DraftVocabulary
 
+    def to(self, device: torch.device) -> Target:
+        """The same on another device."""
+        vocabulary = DraftVocabulary(self.vocabulary.d2t.to(device), self.vocabulary.t2d.to(device))
+        return Target(self.embedding.to(device), self.head.to(device), vocabulary)
+
     def probabilities(self, batch: Batch) -> torch.Tensor:
         """(B, A, Vd) in the states' dtype, restricted to the draft vocabulary."""
         with torch.no_grad():
@@ -68,8 +73,9 @@ def ttt_loss(draft: Draft, target: Target, batch: Batch, steps: int) -> torch.Te
     """Weighted sum of all steps' losses, each divided by the number of answer slots of step 0."""
     probabilities = target.probabilities(batch).flatten(0, 1)
     learnable = batch.answer_valid & target.vocabulary.t2d[batch.greedy_ids]
-    slots = torch.arange(batch.answer_valid.numel()).view_as(batch.answer_valid)
-    total = torch.zeros(())
+    device = batch.answer_valid.device
+    slots = torch.arange(batch.answer_valid.numel(), device=device).view_as(batch.answer_valid)
+    total = torch.zeros((), device=device)
     for step, hidden in enumerate(unroll(draft, target.embedding, batch, steps)):
         mask = shift_left(learnable, step)
         wanted = probabilities[slots[mask] + step]

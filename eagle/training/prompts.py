@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from eagle.errors import EagleConfigError
 from eagle.training.topics import PASSAGES, STARTERS, TEMPLATES, TOPICS
 
 HELD_OUT_ONE_IN = 40
@@ -56,17 +57,26 @@ def prompt_seed(seed: int, index: int) -> PromptSeed:
 
 
 def read_prompts(path: Path) -> list[PromptSeed]:
-    """Prompts from a JSONL file: an object a line, with `prompt` and perhaps `category`, `image`.
+    """Prompts from a JSONL file: an object a line, with `prompt` (or MT-bench's `turns`, of which
+    the first is taken) and perhaps `category`, `image`.
 
-    Pictures are found relative to the file.
+    Pictures are found relative to the file. Raises `EagleConfigError` naming a line that has
+    another form.
     """
     seeds = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip():
-            record = json.loads(line)
+            try:
+                record = json.loads(line)
+                text = record["prompt"] if "prompt" in record else record["turns"][0]
+            except (ValueError, KeyError, IndexError, TypeError) as error:
+                raise EagleConfigError(
+                    f"Line {number} of {path} is no prompt (a JSON object with 'prompt' or "
+                    f"'turns'): {error!r}"
+                ) from error
             image = path.parent / record["image"] if record.get("image") else None
             category = record.get("category", "image" if image else "file")
-            seeds.append(PromptSeed(record["prompt"], category, image=image))
+            seeds.append(PromptSeed(text, category, image=image))
     return seeds
 
 

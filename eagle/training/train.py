@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from eagle.errors import EagleConfigError
-from eagle.training.base import Base, load_base
+from eagle.training.base import Base, default_device, load_base
 from eagle.training.dataset import Example, collate, endless_batches, load_examples, split
 from eagle.training.draft import Draft
 from eagle.training.evaluation import Evaluation, evaluate
@@ -52,8 +52,12 @@ class TrainOptions:
 class Trainer:
     """The mutable state of a run: draft, optimizer, step count."""
 
-    def __init__(self, trained: TrainedDraft, target: Target, options: TrainOptions) -> None:
-        self.trained, self.target, self.options = trained, target, options
+    def __init__(
+        self, trained: TrainedDraft, target: Target, options: TrainOptions, device: str = "cpu"
+    ) -> None:
+        self.device = torch.device(device)
+        self.trained, self.target, self.options = trained, target.to(self.device), options
+        trained.draft.to(self.device)
         self.dtype: torch.dtype = getattr(torch, options.dtype)
         self.step = 0
         self.optimizer = torch.optim.AdamW(
@@ -66,13 +70,13 @@ class Trainer:
 
     def precision(self) -> AbstractContextManager[object]:
         """Weights stay float32; matrix products run in the chosen type."""
-        return torch.autocast("cpu", self.dtype, enabled=self.dtype != torch.float32)
+        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
     def train_step(self, examples: Sequence[Example]) -> float:
         rate = learning_rate(self.step, self.options)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        batch = collate(examples, self.dtype)
+        batch = collate(examples, self.dtype).to(self.device)
         with self.precision():
             loss = ttt_loss(self.draft, self.target, batch, self.options.ttt_steps)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -93,7 +97,7 @@ class Trainer:
             "step": self.step,
             "draft": self.draft.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "target_ids": self.target.vocabulary.target_ids,
+            "target_ids": self.target.vocabulary.target_ids.cpu(),
         }
         partial = path.with_suffix(".partial")
         torch.save(state, partial)
@@ -101,8 +105,8 @@ class Trainer:
 
     def resume(self, path: Path) -> None:
         """Continue from a checkpoint of the same options and vocabulary."""
-        state = torch.load(path, weights_only=True)
-        same_words = torch.equal(state["target_ids"], self.target.vocabulary.target_ids)
+        state = torch.load(path, weights_only=True, map_location="cpu")
+        same_words = torch.equal(state["target_ids"], self.target.vocabulary.target_ids.cpu())
         if state["options"] != asdict(self.options) or not same_words:
             raise EagleConfigError(
                 f"{path} was written with other options or other data; remove it to start afresh."
@@ -149,7 +153,11 @@ def carry_over(old: TrainedDraft, new: TrainedDraft) -> None:
 
 
 def prepare(
-    base: Base, data: Sequence[Path], options: TrainOptions, start_from: Path | None
+    base: Base,
+    data: Sequence[Path],
+    options: TrainOptions,
+    start_from: Path | None,
+    device: str = "cpu",
 ) -> tuple[list[Example], list[Example], Trainer]:
     """Examples to train on, held-out ones to evaluate on, and a trainer at step 0."""
     examples, held_out = split(load_examples(data))
@@ -167,7 +175,7 @@ def prepare(
             len(vocabulary.d2t),
         )
     target = Target(base.embedding, base.head[vocabulary.target_ids], vocabulary)
-    return examples, held_out, Trainer(trained, target, options)
+    return examples, held_out, Trainer(trained, target, options, device)
 
 
 def train(
@@ -176,12 +184,13 @@ def train(
     out: Path,
     options: TrainOptions,
     start_from: Path | None = None,
+    device: str = "cpu",
 ) -> Evaluation:
     """Train to `options.steps` and write the draft to `out`, also at every checkpoint.
 
     The checkpoint stands beside `out` and is taken up again if it is there.
     """
-    examples, held_out, trainer = prepare(base, data, options, start_from)
+    examples, held_out, trainer = prepare(base, data, options, start_from, device)
     checkpoint = out.with_name(f"{out.name}.checkpoint.pt")
     if checkpoint.exists():
         trainer.resume(checkpoint)
@@ -220,6 +229,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft-vocab-size", type=int, default=defaults.draft_vocab_size)
     parser.add_argument("--checkpoint-every", type=int, default=defaults.checkpoint_every)
     parser.add_argument("--seed", type=int, default=defaults.seed)
+    parser.add_argument("--device", default=default_device(), help="cpu or cuda")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
 
 
@@ -235,4 +245,4 @@ def run(arguments: argparse.Namespace) -> None:
         checkpoint_every=arguments.checkpoint_every,
     )
     base = load_base(arguments.base)
-    train(base, arguments.data, arguments.out, options, arguments.start_from)
+    train(base, arguments.data, arguments.out, options, arguments.start_from, arguments.device)

@@ -11,7 +11,7 @@ third of the work and changes no number.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 import torch.nn.functional as F
@@ -36,6 +36,11 @@ class Batch:
     last_states: torch.Tensor  # (B, A, H) the base's final normed state at answer token s
     greedy_ids: torch.Tensor  # (B, A) the base's choice after answer token s
     answer_valid: torch.Tensor  # (B, A) bool
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on another device."""
+        moved = {field.name: getattr(self, field.name).to(device) for field in fields(self)}
+        return Batch(**moved)
 
     @property
     def num_answer_slots(self) -> int:

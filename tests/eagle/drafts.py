@@ -26,6 +26,15 @@ class KnowingDraft:
         self._hostile = hostile
         self._emitted = 0
 
+    @property
+    def tree_size(self) -> int:
+        return self._depth + 1
+
+    def rank(self, tree: DraftTree, node: int, token: int) -> int | None:
+        """It is sure of one token a node, and of none after the last."""
+        following = tree.token_ids[node + 1 : node + 2]
+        return 1 if following == (token,) else None
+
     def prefill(self, prompt: MergedPrompt, aux_hidden: torch.Tensor, root: int) -> None:
         self._emitted = 1
 
@@ -38,7 +47,7 @@ class KnowingDraft:
         if self._hostile:
             coming = [(token + 1) % 150 for token in coming]
         root = self._answer[self._emitted - 1]
-        return DraftTree((root, *coming), (ROOT, *range(self._depth)))
+        return DraftTree((root, *coming), (ROOT, *range(self._depth)), (0.0,) * (self._depth + 1))
 
 
 def draft_json(model: LanguageModel, draft_vocab_size: int, **extra: Any) -> dict[str, Any]:

@@ -45,7 +45,6 @@ def together(
     draft: DraftModel,
     prompt: MergedPrompt,
     stop: StopRule | None = None,
-    tree_size: int = 60,
 ) -> Iterator[DecodeStep]:
     return speculative_decode(
         target,
@@ -54,7 +53,6 @@ def together(
         target.new_cache(CAPACITY),
         Sampler(SamplingParams()),
         stop or StopRule(LENGTH),
-        tree_size=tree_size,
     )
 
 
@@ -113,9 +111,7 @@ def test_caches_equal_a_fresh_prefill_after_every_step(
     draft.propose = propose_and_record  # type: ignore[method-assign]
     sampler = Sampler(SamplingParams())
     generated: list[int] = []
-    for step in speculative_decode(
-        target, draft, prompt, cache, sampler, StopRule(24), tree_size=60
-    ):
+    for step in speculative_decode(target, draft, prompt, cache, sampler, StopRule(24)):
         generated += step.token_ids
         fresh_prompt = extend(target, prompt, generated[:-1])
         fresh = target.new_cache(CAPACITY)
@@ -197,11 +193,11 @@ def test_a_reader_may_stop_midway(target: LanguageModel, prompt: MergedPrompt) -
     cache = target.new_cache(CAPACITY)
     sampler = Sampler(SamplingParams())
     arguments = (target, draft, prompt, cache, sampler, StopRule(LENGTH))
-    abandoned = speculative_decode(*arguments, tree_size=12)
+    abandoned = speculative_decode(*arguments)
     for _ in range(4):
         next(abandoned)
     abandoned.close()  # type: ignore[attr-defined]
-    again = list(speculative_decode(*arguments, tree_size=12))
+    again = list(speculative_decode(*arguments))
     assert tokens(again) == tokens(alone(target, prompt))
 
 

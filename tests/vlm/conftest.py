@@ -12,8 +12,11 @@ from safetensors.torch import save_file
 from tests import tiny
 from tests.eagle.drafts import draft_json, random_tensors
 from vlm.config import Settings
+from vlm.events import GenerationFinished
 from vlm.loading import load_pipeline
+from vlm.metrics import RunStats
 from vlm.pipeline import VlmPipeline
+from vlm.requests import GenerationRequest
 
 SMALL: dict[str, Any] = {
     "dtype": "float32",
@@ -47,3 +50,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 @pytest.fixture(scope="session")
 def tiny_pipeline(pair: tuple[str, str]) -> VlmPipeline:
     return load_pipeline(Settings(base=pair[0], draft=pair[1], **SMALL), lambda _: None)
+
+
+def finish(pipeline: VlmPipeline, request: GenerationRequest) -> RunStats:
+    """Run to the end and return the figures."""
+    *_, last = pipeline.run(request)
+    assert isinstance(last, GenerationFinished)
+    return last.stats

@@ -13,13 +13,13 @@ from transformers import AutoModelForCausalLM, Qwen2_5_VLForConditionalGeneratio
 from eagle.drafting import Eagle3Draft
 from eagle.types import SamplingParams, TreeShape
 from tests.eagle.test_decode import SHAPES
+from tests.vlm.conftest import finish
 from visual_encoder.types import ImageTokenLimits
 from vlm.config import Settings
 from vlm.demo_model.compose import bundled_pair
 from vlm.demo_model.fetching import fetch_wheel
 from vlm.demo_model.language_model_source import locate_gguf
 from vlm.errors import CheckpointError
-from vlm.identity import finish
 from vlm.loading import load_pipeline
 from vlm.pipeline import VlmPipeline
 from vlm.requests import ChatMessage, GenerationRequest

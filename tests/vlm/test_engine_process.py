@@ -7,12 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from tests.vlm.conftest import SMALL
+from vlm.bench import BenchPlan, BenchProgress, BenchRow
+from vlm.compare import CompareRequest, Comparison
 from vlm.config import Settings
 from vlm.engine_process import EngineProcess
 from vlm.errors import EngineLost, PromptTooLong
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.pipeline import VlmPipeline
+from vlm.questions import Question
 from vlm.requests import ChatMessage, GenerationRequest
+from vlm.sweep import SweepMeasurement, SweepPlan
+from vlm.trace_check import check_trace
+from vlm.trace_recording import TraceRecorder
 
 REQUEST = GenerationRequest((ChatMessage("user", "What?"),), max_new_tokens=30, ignore_eos=True)
 
@@ -45,6 +51,36 @@ def test_a_cancelled_request_leaves_nothing_behind(engine: EngineProcess) -> Non
         assert not any(isinstance(event, GenerationFinished) for event in seen)
         events.close()  # type: ignore[attr-defined]
         assert token_ids(engine) == expected
+
+
+def test_traces_comparisons_and_benchmarks_cross_whole(engine: EngineProcess) -> None:
+    recorder = TraceRecorder()
+    for event in engine.run(REQUEST):
+        recorder.add(event)
+    trace = recorder.trace()
+    assert check_trace(trace) == ()
+    assert all(step.tree is not None for step in trace.steps[1:])
+    assert trace.run.environment == engine.environment
+
+    *_, comparison = engine.compare(CompareRequest(REQUEST))
+    assert isinstance(comparison, Comparison)
+    assert comparison.verdict.is_identical
+
+    questions = (Question("1", "talk", ("one?",)), Question("2", "talk", ("two?",)))
+    plan = BenchPlan(questions, max_new_tokens=6)
+    rows = [event for event in engine.bench(plan) if isinstance(event, BenchRow)]
+    assert [row.question for row in rows] == ["1", "2"]
+    swept = SweepPlan(questions, (2,), (2,), (4, 5), max_new_tokens=6)
+    found = [event for event in engine.sweep(swept) if isinstance(event, SweepMeasurement)]
+    assert len(found) == 4
+
+
+def test_a_cancelled_benchmark_stops_within_a_step(engine: EngineProcess) -> None:
+    questions = tuple(Question(str(n), "talk", ("one?",)) for n in range(1000))
+    events = engine.bench(BenchPlan(questions, max_new_tokens=30, ignore_eos=True))
+    assert isinstance(next(events), BenchProgress)
+    events.close()  # type: ignore[attr-defined]
+    assert len(token_ids(engine)) == 30
 
 
 def test_errors_cross_whole(engine: EngineProcess) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from visual_encoder.types import ImageTokenLimits
 from vlm.__main__ import main
 from vlm.config import Settings
 from vlm.errors import ImagesNotSupported, PromptTooLong
-from vlm.events import GenerationFinished, PrefillFinished, StepDecoded
+from vlm.events import GenerationFinished, PrefillFinished, PromptReady, StepDecoded
 from vlm.loading import load_pipeline
 from vlm.metrics import RunStats
 from vlm.pipeline import VlmPipeline
 from vlm.requests import ChatMessage, GenerationRequest
+from vlm.trace import read_traces
+from vlm.trace_check import check_trace
 
 
 @pytest.fixture
@@ -35,13 +38,14 @@ def ask(pipeline: VlmPipeline, *images: Image.Image, **options: object) -> RunSt
     arguments = {"max_new_tokens": 24, "ignore_eos": True} | options
     message = ChatMessage("user", "What is it?", images)
     events = list(pipeline.run(GenerationRequest((message,), **arguments)))  # type: ignore[arg-type]
-    assert isinstance(events[0], PrefillFinished)
+    assert isinstance(events[0], PromptReady)
+    assert isinstance(events[1], PrefillFinished)
     assert isinstance(events[-1], GenerationFinished)
     steps = [event for event in events if isinstance(event, StepDecoded)]
     stats = events[-1].stats
     assert "".join(event.text for event in steps) == stats.text
-    assert [event.step for event in steps] == list(stats.steps)
-    assert events[0].image_tokens == stats.image_tokens
+    assert [replace(event.step, tree=None) for event in steps] == list(stats.steps)
+    assert events[1].image_tokens == stats.image_tokens
     return stats
 
 
@@ -146,10 +150,16 @@ def test_the_shell_prints_one_json_object_on_the_last_line(
     }
     assert [t for step in result["steps"] for t in step["token_ids"]] == result["token_ids"]
     assert len(result["token_ids"]) == 12
-    assert main([*argv, "--no-eagle"]) == 0
+    trace = tmp_path / "run.jsonl"
+    assert main([*argv, "--no-eagle", "--trace", str(trace)]) == 0
     alone = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert alone["token_ids"] == result["token_ids"]
     assert all(step["num_accepted"] == 0 for step in alone["steps"])
+    (run,) = read_traces(trace)
+    assert check_trace(run) == ()
+    assert list(run.token_ids) == alone["token_ids"]
+    assert main([*argv, "--trace", str(tmp_path / "no" / "folder.jsonl")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
 
 
 def test_the_shell_reports_mistakes_in_one_sentence(

@@ -1,0 +1,83 @@
+"""The sweep: every possible combination once, the best named, stopped or complete."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.vlm.conftest import SMALL
+from tests.vlm.test_pipeline import picture
+from vlm.__main__ import main
+from vlm.errors import ConfigError
+from vlm.pipeline import VlmPipeline
+from vlm.questions import Question
+from vlm.sweep import SweepMeasurement, SweepPlan, SweepProgress, sweep, sweep_report
+from vlm.sweep_files import setting, sweep_markdown
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> SweepPlan:
+    path = tmp_path_factory.mktemp("sweep") / "a.png"
+    picture(300, 200).save(path)
+    questions = (Question("1", "talk", ("one?",)), Question("2", "picture", ("two?",), (path,)))
+    return SweepPlan(questions, (1, 3), (2, 4), (4, 9), image_tokens=(4, 20), max_new_tokens=6)
+
+
+def test_combinations_that_cannot_be_drafted_are_left_out(plan: SweepPlan) -> None:
+    assert (2, 1) not in {(tree.draft_top_k, tree.draft_step) for tree in plan.trees}
+    assert len(plan.trees) == 5  # of eight: one level holds as many nodes as top-k
+    assert plan.num_runs == 2 * 2 * (5 + 2)
+    with pytest.raises(ConfigError, match="No combination"):
+        replace(plan, draft_steps=(1,), draft_top_ks=(1,))
+
+
+def test_every_setting_is_measured_on_every_question(
+    tiny_pipeline: VlmPipeline, plan: SweepPlan
+) -> None:
+    events = list(sweep(tiny_pipeline, plan))
+    measurements = [event for event in events if isinstance(event, SweepMeasurement)]
+    assert len(measurements) == 2 * 2 * 5
+    assert all(item.is_identical for item in measurements)
+    progress = [event for event in events if isinstance(event, SweepProgress)]
+    assert progress[-1].num_done == plan.num_runs - 1
+    report = sweep_report(measurements)
+    assert len(report.cells) == 10
+    assert all(cell.num_prompts == cell.num_identical == 2 for cell in report.cells)
+    speedups = [cell.decode_speedup.median for cell in report.cells if cell.decode_speedup]
+    assert report.best_decode == speedups.index(max(speedups))
+    markdown = sweep_markdown(report, tiny_pipeline.environment)
+    assert setting(report.cells[report.best_decode]) in markdown
+    rows = [line for line in markdown.splitlines() if line.startswith("| 1, 4 |")]
+    assert [row.endswith("| n/a |") for row in rows] == [True, True], "9 nodes cannot be drafted"
+    assert tiny_pipeline.draft is not None
+    assert tiny_pipeline.draft.shape == tiny_pipeline.settings.tree, "the pipeline keeps its tree"
+
+
+def test_a_stopped_sweep_keeps_what_is_done(tiny_pipeline: VlmPipeline, plan: SweepPlan) -> None:
+    events = sweep(tiny_pipeline, plan)
+    measurements: list[SweepMeasurement] = []
+    for event in events:
+        if isinstance(event, SweepMeasurement):
+            measurements.append(event)
+        if len(measurements) == 5:
+            break
+    events.close()  # type: ignore[attr-defined]
+    assert not tiny_pipeline.lock.locked()
+    assert len(sweep_report(measurements).cells) == 5
+    assert sweep_report([]).best_decode is None
+    assert "Nothing was measured" in sweep_markdown(sweep_report([]), tiny_pipeline.environment)
+
+
+def test_from_the_shell(
+    pair: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    argv = ["bench", "--base", pair[0], "--draft", pair[1], "--max-new-tokens", "6", *options]
+    argv += ["--limit", "1", "--sweep-tree-sizes", "4,8", "--out", str(tmp_path / "s.json")]
+    assert main(argv) == 0
+    assert "Fastest decoding: `--draft-step 4" in capsys.readouterr().out
+    assert (tmp_path / "s.json").stat().st_size > 0
+    assert main([*argv, "--repeats", "2"]) == 2
+    assert "takes no --against" in capsys.readouterr().err

@@ -1,0 +1,67 @@
+"""A prompt that is ready for prefill, with what its pictures became and what each part took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eagle.stopwatch import Clock
+from eagle.types import MergedPrompt
+from visual_encoder.types import ImagePatches, ImageTokenLimits
+from vlm.trace import PhaseName, TraceImage, TracePhase
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPrompt:
+    """A prompt ready for prefill, and what it cost. Several answers may start from it."""
+
+    prompt: MergedPrompt
+    images: tuple[TraceImage, ...]
+    phases: tuple[TracePhase, ...]
+    num_cached_images: int = 0  # pictures that the visual encoder had encoded before
+
+    @property
+    def image_tokens(self) -> tuple[int, ...]:
+        return tuple(image.num_tokens for image in self.images)
+
+    @property
+    def seconds(self) -> float:
+        return sum(phase.seconds for phase in self.phases)
+
+    @property
+    def vision_seconds(self) -> float:
+        """Time in the visual encoder."""
+        return sum(phase.seconds for phase in self.phases if phase.name == "vision")
+
+
+class PhaseClock:
+    """The phases of a prompt, one after another without a gap."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._begin = self._last = clock()
+        self.phases: list[TracePhase] = []
+
+    def end(self, name: PhaseName) -> None:
+        now = self._clock()
+        self.phases.append(TracePhase(name, self._last - self._begin, now - self._last))
+        self._last = now
+
+
+def trace_images(patches: ImagePatches | None, limits: ImageTokenLimits) -> tuple[TraceImage, ...]:
+    """What the visual encoder got, picture by picture."""
+    if patches is None:
+        return ()
+    return tuple(
+        TraceImage(
+            index=index,
+            width=size[1],
+            height=size[0],
+            grid_thw=grid,
+            num_tokens=num_tokens,
+            min_tokens=limits.min_image_tokens,
+            max_tokens=limits.max_image_tokens_per_image,
+        )
+        for index, (size, grid, num_tokens) in enumerate(
+            zip(patches.resized_sizes, patches.grid_thw, patches.num_image_tokens, strict=True)
+        )
+    )

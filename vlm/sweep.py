@@ -1,0 +1,254 @@
+"""Which tree, and how many image tokens? Measure every combination on the same questions.
+
+Comes in: a pipeline and a `SweepPlan`. Goes out: progress, and every question's measurements;
+`sweep_report` sums up any number of them. The base alone is timed before and after the settings
+of a question, so that a machine that slows down does not favour the settings that came first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from eagle.errors import EagleConfigError
+from eagle.types import SamplingParams, TreeShape
+from visual_encoder.types import ImageTokenLimits
+from vlm.bench_report import Spread, pooled
+from vlm.compare import median, ratio, require_draft, warm_up
+from vlm.errors import ConfigError
+from vlm.events import GenerationFinished, StepDecoded
+from vlm.identity import judge
+from vlm.metrics import Acceptance, RunStats
+from vlm.pipeline import VlmPipeline
+from vlm.prepared import PreparedPrompt
+from vlm.questions import Question
+from vlm.requests import ChatMessage, GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """The values to combine. Only the first turn of a question is asked.
+
+    No `image_tokens` leaves the pipeline's own limit of image tokens per picture.
+    """
+
+    questions: tuple[Question, ...]
+    draft_steps: tuple[int, ...]
+    draft_top_ks: tuple[int, ...]
+    verify_tree_sizes: tuple[int, ...]
+    image_tokens: tuple[int, ...] = ()
+    max_new_tokens: int = 64
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    ignore_eos: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.questions:
+            raise ConfigError("There are no questions to measure with: name at least one.")
+        if not self.trees:
+            raise ConfigError(
+                "No combination of draft steps, top-k and tree sizes is possible: a tree holds at "
+                "most 1 + top-k + (steps - 1) x top-k x top-k nodes and at least 2."
+            )
+
+    @property
+    def trees(self) -> tuple[TreeShape, ...]:
+        """The combinations that can be drafted; a tree larger than its pool cannot."""
+        shapes = []
+        grid = itertools.product(self.draft_steps, self.draft_top_ks, self.verify_tree_sizes)
+        for draft_step, draft_top_k, size in grid:
+            try:
+                shapes.append(TreeShape(draft_top_k, draft_step, size))
+            except EagleConfigError:
+                continue
+        return tuple(shapes)
+
+    @property
+    def budgets(self) -> tuple[int | None, ...]:
+        return self.image_tokens or (None,)
+
+    @property
+    def num_runs(self) -> int:
+        """Answers of a complete sweep: every tree and the base twice, a question and budget."""
+        return len(self.questions) * len(self.budgets) * (len(self.trees) + 2)
+
+    @property
+    def num_measurements(self) -> int:
+        return len(self.questions) * len(self.budgets) * len(self.trees)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepProgress:
+    """Where the sweep stands, at every step; `tree` None is the base alone."""
+
+    num_done: int
+    num_runs: int
+    question: str
+    tree: TreeShape | None
+    image_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepMeasurement:
+    """One question under one setting, against the base alone around it."""
+
+    question: str
+    tree: TreeShape
+    image_tokens: int | None  # limit per picture; None: the pipeline's own
+    is_identical: bool
+    decode_speedup: float | None
+    decode_tokens_per_second: float | None
+    end_to_end_tokens_per_second: float | None
+    acceptance: Acceptance
+
+
+@dataclass(frozen=True, slots=True)
+class SweepCell:
+    """One setting, over all its questions."""
+
+    tree: TreeShape
+    image_tokens: int | None
+    num_prompts: int
+    num_identical: int
+    decode_speedup: Spread | None
+    decode_tokens_per_second: float | None
+    end_to_end_tokens_per_second: float | None
+    mean_acceptance_length: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """All settings, and the indices of the best ones; None where nothing could be timed."""
+
+    cells: tuple[SweepCell, ...]
+    best_decode: int | None  # highest median decode speedup
+    best_end_to_end: int | None  # most tokens a second from the question to the end
+
+
+SweepEvent = SweepProgress | SweepMeasurement
+
+
+def sweep(pipeline: VlmPipeline, plan: SweepPlan) -> Iterator[SweepEvent]:
+    """Closing the iterator stops within one step. Raises as `VlmPipeline.run`."""
+    require_draft(pipeline)
+    with pipeline.lock:
+        num_done = 0
+        pairs = itertools.product(plan.questions, plan.budgets)
+        for place, (question, budget) in enumerate(pairs):
+            request = _request(pipeline, plan, question, budget)
+            prepared = pipeline.prepare(request)
+            if place == 0:
+                warm_up(pipeline, request, prepared)
+            shift = place % len(plan.trees)
+            order = (None, *plan.trees[shift:], *plan.trees[:shift], None)
+            finished: list[tuple[TreeShape | None, RunStats]] = []
+            for tree in order:
+                asked = replace(request, use_eagle=tree is not None, tree=tree)
+                for event in pipeline.answer(asked, prepared):
+                    if isinstance(event, StepDecoded):
+                        yield SweepProgress(num_done, plan.num_runs, question.id, tree, budget)
+                    elif isinstance(event, GenerationFinished):
+                        finished.append((tree, event.stats))
+                num_done += 1
+            greedy = plan.sampling.is_greedy
+            yield from _measurements(pipeline, question, budget, prepared, finished, greedy=greedy)
+
+
+def _request(
+    pipeline: VlmPipeline, plan: SweepPlan, question: Question, budget: int | None
+) -> GenerationRequest:
+    return GenerationRequest(
+        (ChatMessage("user", question.turns[0], question.images),),
+        sampling=plan.sampling,
+        max_new_tokens=plan.max_new_tokens,
+        ignore_eos=plan.ignore_eos,
+        limits=None if budget is None else _limits(pipeline.settings.limits, budget),
+        record_trees=False,
+    )
+
+
+def _limits(limits: ImageTokenLimits, budget: int) -> ImageTokenLimits:
+    return replace(
+        limits,
+        min_image_tokens=min(limits.min_image_tokens, budget),
+        max_image_tokens=max(limits.max_image_tokens, budget),
+        max_image_tokens_per_image=budget,
+    )
+
+
+def _measurements(
+    pipeline: VlmPipeline,
+    question: Question,
+    budget: int | None,
+    prepared: PreparedPrompt,
+    finished: Sequence[tuple[TreeShape | None, RunStats]],
+    *,
+    greedy: bool,
+) -> Iterator[SweepMeasurement]:
+    base = [stats for tree, stats in finished if tree is None]
+    rates = [stats.decode_tokens_per_second for stats in base]
+    present = [value for value in rates if value is not None]
+    base_rate = statistics.fmean(present) if present else None
+    for tree, stats in finished:
+        if tree is not None:
+            verdict = judge(
+                pipeline,
+                prepared.prompt,
+                base[0].token_ids,
+                stats.token_ids,
+                greedy=greedy,
+            )
+            yield SweepMeasurement(
+                question=question.id,
+                tree=tree,
+                image_tokens=budget,
+                is_identical=verdict.is_identical,
+                decode_speedup=ratio(stats.decode_tokens_per_second, base_rate),
+                decode_tokens_per_second=stats.decode_tokens_per_second,
+                end_to_end_tokens_per_second=stats.end_to_end_tokens_per_second,
+                acceptance=stats.acceptance,
+            )
+
+
+def sweep_report(measurements: Sequence[SweepMeasurement]) -> SweepReport:
+    """Cells by image tokens, depth, top-k and size."""
+    settings = dict.fromkeys((item.tree, item.image_tokens) for item in measurements)
+    cells = tuple(
+        _cell(
+            tree,
+            budget,
+            [item for item in measurements if (item.tree, item.image_tokens) == (tree, budget)],
+        )
+        for tree, budget in sorted(settings, key=_place)
+    )
+    speedups = [cell.decode_speedup.median if cell.decode_speedup else None for cell in cells]
+    return SweepReport(
+        cells,
+        best_decode=_best(speedups),
+        best_end_to_end=_best([cell.end_to_end_tokens_per_second for cell in cells]),
+    )
+
+
+def _place(setting: tuple[TreeShape, int | None]) -> tuple[int, int, int, int]:
+    tree, budget = setting
+    return budget or 0, tree.draft_step, tree.draft_top_k, tree.verify_tree_size
+
+
+def _cell(tree: TreeShape, budget: int | None, items: Sequence[SweepMeasurement]) -> SweepCell:
+    return SweepCell(
+        tree=tree,
+        image_tokens=budget,
+        num_prompts=len(items),
+        num_identical=sum(item.is_identical for item in items),
+        decode_speedup=Spread.of(item.decode_speedup for item in items),
+        decode_tokens_per_second=median([item.decode_tokens_per_second for item in items]),
+        end_to_end_tokens_per_second=median([item.end_to_end_tokens_per_second for item in items]),
+        mean_acceptance_length=pooled([item.acceptance for item in items]).mean_acceptance_length,
+    )
+
+
+def _best(values: Sequence[float | None]) -> int | None:
+    """Index of the largest; the first of equals."""
+    present = [(value, -index) for index, value in enumerate(values) if value is not None]
+    return -max(present)[1] if present else None

@@ -1,0 +1,80 @@
+"""A sweep for people and for programs: a heat map as tables, or JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vlm.environment import Environment
+from vlm.plain_data import to_plain
+from vlm.sweep import SweepCell, SweepReport
+
+FORMAT = "eagleeye.sweep/1"
+MISSING = "n/a"
+
+
+def sweep_json(
+    report: SweepReport, environment: Environment, *, is_complete: bool
+) -> dict[str, Any]:
+    head = {"format": FORMAT, "is_complete": is_complete, "environment": to_plain(environment)}
+    return head | to_plain(report)
+
+
+def sweep_markdown(report: SweepReport, environment: Environment) -> str:
+    """A table an image-token budget: decode speedup by tree size, a line a depth and top-k."""
+    if not report.cells:
+        return "Nothing was measured.\n"
+    budgets = dict.fromkeys(cell.image_tokens for cell in report.cells)
+    parts = [_heat_map([c for c in report.cells if c.image_tokens == budget]) for budget in budgets]
+    parts += [_named("Fastest decoding", report, report.best_decode)]
+    parts += [_named("Fastest from question to end", report, report.best_end_to_end)]
+    parts += [environment.sentence() + "."]
+    return "\n\n".join(parts) + "\n"
+
+
+def setting(cell: SweepCell) -> str:
+    """The options that give this setting."""
+    tree = cell.tree
+    options = (
+        f"--draft-step {tree.draft_step} --draft-top-k {tree.draft_top_k} "
+        f"--verify-tree-size {tree.verify_tree_size}"
+    )
+    if cell.image_tokens is None:
+        return options
+    return f"{options} --max-image-tokens-per-image {cell.image_tokens}"
+
+
+def _heat_map(cells: list[SweepCell]) -> str:
+    sizes = sorted({cell.tree.verify_tree_size for cell in cells})
+    rows = sorted({(cell.tree.draft_step, cell.tree.draft_top_k) for cell in cells})
+    found = {(c.tree.draft_step, c.tree.draft_top_k, c.tree.verify_tree_size): c for c in cells}
+    budget = cells[0].image_tokens
+    limit = "the limit of image tokens as set" if budget is None else f"{budget} image tokens"
+    lines = [
+        f"Decode speedup (mean acceptance length), {limit}",
+        "",
+        "| step, top-k | " + " | ".join(f"{size} nodes" for size in sizes) + " |",
+        "| --- " * (len(sizes) + 1) + "|",
+    ]
+    for step, top_k in rows:
+        entries = [_entry(found.get((step, top_k, size))) for size in sizes]
+        lines.append(f"| {step}, {top_k} | " + " | ".join(entries) + " |")
+    return "\n".join(lines)
+
+
+def _entry(cell: SweepCell | None) -> str:
+    if cell is None or cell.decode_speedup is None or cell.mean_acceptance_length is None:
+        return MISSING
+    return f"{cell.decode_speedup.median:.2f} ({cell.mean_acceptance_length:.2f})"
+
+
+def _named(title: str, report: SweepReport, index: int | None) -> str:
+    if index is None:
+        return f"{title}: {MISSING}."
+    cell = report.cells[index]
+    speedup = MISSING if cell.decode_speedup is None else f"{cell.decode_speedup.median:.2f}"
+    rate = cell.end_to_end_tokens_per_second
+    end_to_end = MISSING if rate is None else f"{rate:.1f} tokens/s"
+    return (
+        f"{title}: `{setting(cell)}`, decode speedup {speedup}, end to end {end_to_end}, identical "
+        f"{cell.num_identical}/{cell.num_prompts}."
+    )
