@@ -38,6 +38,11 @@ class KVCache:
         self.capacity = capacity
         self.length = 0
 
+    @property
+    def bytes_per_token(self) -> int:
+        """Memory of one token's keys and values, all layers together."""
+        return (self.keys.nbytes + self.values.nbytes) // self.capacity
+
     def window(self, new_rows: int) -> int:
         """Rows that a pass appending `new_rows` attends over. Raises `KVCacheFull`."""
         needed = self.length + new_rows

@@ -46,6 +46,9 @@ class FeatureCache:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, key: PictureKey) -> bool:
+        return key in self._entries
+
     def get(self, key: PictureKey) -> torch.Tensor | None:
         """The embeddings, which thereby become the most recently used."""
         embeddings = self._entries.get(key)
@@ -103,6 +106,10 @@ class CachingEncoder:
             seconds=time.perf_counter() - started,
             num_cached_images=sum(embeddings is not None for embeddings in known),
         )
+
+    def knows(self, picture: ImagePatches) -> bool:
+        """Whether the features of this one picture are kept."""
+        return self._key(picture) in self._cache
 
     def _encode_new(self, new: dict[PictureKey, ImagePatches]) -> dict[PictureKey, torch.Tensor]:
         if not new:

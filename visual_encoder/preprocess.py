@@ -9,6 +9,7 @@ is chosen. Knows nothing of prompts or engines.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from visual_encoder.image_loading import ImageSource, decode_image, open_image, 
 from visual_encoder.resize_plan import SHARE, ResizePlan, plan_resizes
 from visual_encoder.types import (
     MERGE_SIZE,
+    NUM_CHANNELS,
     PATCH_SIZE,
     TEMPORAL_PATCH_SIZE,
     ImagePatches,
@@ -38,6 +40,14 @@ SUPPORTED_PROCESSOR = {
     "do_rescale": True,
     "do_normalize": True,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPictures:
+    """The pictures of a request as an engine takes them, and the size planned for each."""
+
+    patches: ImagePatches
+    plans: tuple[ResizePlan, ...]
 
 
 class ImagePreprocessor:
@@ -60,6 +70,15 @@ class ImagePreprocessor:
 
         Raises `ImageRefused`; limits are judged for all pictures before any is decoded.
         """
+        return self.prepare_planned(sources, limits, image_budget).patches
+
+    def prepare_planned(
+        self,
+        sources: Sequence[ImageSource],
+        limits: ImageTokenLimits,
+        image_budget: str = SHARE,
+    ) -> PreparedPictures:
+        """As `prepare`, with the plans that led to the patches."""
         if not sources:
             raise ValueError("no pictures to preprocess")
         opened = [open_image(source) for source in sources]
@@ -67,7 +86,8 @@ class ImagePreprocessor:
         images = [decode_image(image) for image in opened]
         # Planned again, because decoding may reveal that a PNG lies on its side.
         sizes = [(image.height, image.width) for image in images]
-        return self.patches(images, plan_resizes(sizes, limits, image_budget))
+        plans = plan_resizes(sizes, limits, image_budget)
+        return PreparedPictures(self.patches(images, plans), plans)
 
     def patches(self, images: Sequence[Image.Image], plans: Sequence[ResizePlan]) -> ImagePatches:
         """Resize decoded RGB pictures as planned, normalise them and cut them into patches."""
@@ -82,6 +102,25 @@ class ImagePreprocessor:
             grid_thw=tuple((int(t), int(h), int(w)) for t, h, w in output["image_grid_thw"]),
             resized_sizes=tuple((plan.height, plan.width) for plan in plans),
         )
+
+    def picture(self, patches: ImagePatches) -> Image.Image:
+        """The one still picture in `patches`, turned back from the tensor that an engine gets."""
+        ((frames, rows, columns),) = patches.grid_thw
+        tokens = (frames, rows // MERGE_SIZE, columns // MERGE_SIZE, MERGE_SIZE, MERGE_SIZE)
+        pixels = patches.pixel_values.reshape(
+            *tokens, NUM_CHANNELS, TEMPORAL_PATCH_SIZE, PATCH_SIZE, PATCH_SIZE
+        )
+        first = pixels[0, ..., 0, :, :]  # a still picture is one frame, shown twice
+        # (rows of tokens, columns of tokens, row, column in a token, channel, y, x)
+        upright = first.permute(0, 2, 5, 1, 3, 6, 4).reshape(
+            rows * PATCH_SIZE, columns * PATCH_SIZE, NUM_CHANNELS
+        )
+        mean, deviation = (
+            torch.tensor(values)
+            for values in (self._processor.image_mean, self._processor.image_std)
+        )
+        levels = (upright * deviation + mean).mul(255).round().clamp(0, 255)
+        return Image.fromarray(levels.to(torch.uint8).numpy())
 
 
 def _load_processor(model_dir: Path) -> Qwen2VLImageProcessorPil:

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from visual_encoder.errors import ImageRefused, InvalidLimits
-from visual_encoder.types import TOKEN_PIXELS, TOKEN_SIDE, ImageTokenLimits
+from visual_encoder.types import PATCH_SIZE, TOKEN_PIXELS, TOKEN_SIDE, ImageTokenLimits
 
 MAX_ASPECT_RATIO = 200  # of transformers' smart_resize
 MAX_DISTORTION = 4.0  # a repaired size may stretch one side against the other by at most this
@@ -46,6 +46,11 @@ class ResizePlan:
         """Image tokens of the resized picture."""
         return self.height * self.width // TOKEN_PIXELS
 
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        return self.height // PATCH_SIZE, self.width // PATCH_SIZE
+
 
 def plan_resizes(
     sizes: Sequence[tuple[int, int]], limits: ImageTokenLimits, image_budget: str = SHARE
@@ -68,6 +73,18 @@ def plan_resizes(
     if image_budget == STRICT:
         raise _over_budget(plans, limits)
     return _share(plans, limits)
+
+
+def binding_limit(plan: ResizePlan, limits: ImageTokenLimits) -> str | None:
+    """The option that made a picture smaller or larger; None when it was only rounded to tokens."""
+    sides = (plan.source_height, plan.source_width)
+    rows, columns = (max(1, round(side / TOKEN_SIDE)) for side in sides)
+    if plan.num_image_tokens > rows * columns:
+        return MIN_FLAG
+    if plan.num_image_tokens == rows * columns:
+        return None
+    alone = plan_resize(*sides, limits)
+    return TOTAL_FLAG if plan.num_image_tokens < alone.num_image_tokens else PER_IMAGE_FLAG
 
 
 def fair_share(wanted: Sequence[int], budget: int) -> int:

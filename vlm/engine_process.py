@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vlm.environment import Environment
     from vlm.jobs import Job
     from vlm.pipeline import PipelineInfo, VlmPipeline
+    from vlm.preview import EncoderPreview, PreviewRequest
     from vlm.sweep import SweepEvent, SweepPlan
 
 CANCEL = "cancel"
@@ -78,6 +79,12 @@ class EngineProcess:
     def sweep(self, plan: SweepPlan) -> Iterator[SweepEvent]:
         """As `vlm.sweep.sweep`."""
         return self._perform(plan)
+
+    def preview(self, request: PreviewRequest) -> EncoderPreview:
+        """As `vlm.preview.preview`."""
+        (shown,) = self._perform(request)
+        preview: EncoderPreview = shown
+        return preview
 
     def _perform(self, job: Job) -> Iterator[Any]:
         self._send(job)

@@ -8,11 +8,12 @@ from vlm.bench import BenchEvent, BenchPlan, bench
 from vlm.compare import CompareEvent, CompareRequest, compare
 from vlm.events import Event
 from vlm.pipeline import VlmPipeline
+from vlm.preview import EncoderPreview, PreviewRequest, preview
 from vlm.requests import GenerationRequest
 from vlm.sweep import SweepEvent, SweepPlan, sweep
 
-Job = GenerationRequest | CompareRequest | BenchPlan | SweepPlan
-JobEvent = Event | CompareEvent | BenchEvent | SweepEvent
+Job = GenerationRequest | CompareRequest | BenchPlan | SweepPlan | PreviewRequest
+JobEvent = Event | CompareEvent | BenchEvent | SweepEvent | EncoderPreview
 
 
 def perform(pipeline: VlmPipeline, job: Job) -> Iterator[JobEvent]:
@@ -23,4 +24,10 @@ def perform(pipeline: VlmPipeline, job: Job) -> Iterator[JobEvent]:
         return compare(pipeline, job)
     if isinstance(job, BenchPlan):
         return bench(pipeline, job)
+    if isinstance(job, PreviewRequest):
+        return _one(preview(pipeline, job))
     return sweep(pipeline, job)
+
+
+def _one(event: EncoderPreview) -> Iterator[EncoderPreview]:
+    yield event

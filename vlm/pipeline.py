@@ -32,6 +32,7 @@ from vlm.events import Event, GenerationFinished, PrefillFinished, PromptReady, 
 from vlm.language_model import LanguageModel
 from vlm.merge import merge, text_prompt
 from vlm.metrics import RunStats
+from vlm.pace import Pace
 from vlm.prepared import PhaseClock, PreparedPrompt, trace_images
 from vlm.prompt import PromptBuilder, TokenizedPrompt
 from vlm.requests import GenerationRequest
@@ -83,6 +84,7 @@ class VlmPipeline:
         self.draft = draft
         self.vision = vision
         self.cache: KVCache = language_model.new_cache(settings.max_kv_cache_capacity)
+        self.vision_pace, self.prefill_pace = Pace(), Pace()  # by patches, by prompt tokens
         self.lock = threading.Lock()
         self.environment = Environment.current(language_model.device)
         self._token_texts = TokenTexts(prompt_builder.tokenizer.backend_tokenizer)
@@ -109,6 +111,7 @@ class VlmPipeline:
             steps.append(replace(step, tree=None))
             times.append(time.perf_counter() - accepted)
             if step.index == 0:
+                self.prefill_pace.note(len(merged), step.verify_seconds)
                 yield PrefillFinished(
                     num_prompt_tokens=len(merged),
                     image_tokens=prepared.image_tokens,
@@ -217,7 +220,10 @@ class VlmPipeline:
     def _encode(self, patches: ImagePatches | None) -> VisionFeatures | None:
         if patches is None or self.vision is None:
             return None
-        return self.vision.encoder.encode(patches)
+        features = self.vision.encoder.encode(patches)
+        if features.num_cached_images == 0:
+            self.vision_pace.note(len(patches.pixel_values), features.seconds)
+        return features
 
     def _merge(self, prompt: TokenizedPrompt, features: VisionFeatures | None) -> MergedPrompt:
         if features is None or self.vision is None:

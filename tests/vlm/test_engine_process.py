@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from PIL import Image
 
 from tests.vlm.conftest import SMALL
+from visual_encoder import ImageRefused
 from vlm.bench import BenchPlan, BenchProgress, BenchRow
 from vlm.compare import CompareRequest, Comparison
 from vlm.config import Settings
@@ -14,6 +16,7 @@ from vlm.engine_process import EngineProcess
 from vlm.errors import EngineLost, PromptTooLong
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.pipeline import VlmPipeline
+from vlm.preview import PreviewRequest, preview
 from vlm.questions import Question
 from vlm.requests import ChatMessage, GenerationRequest
 from vlm.sweep import SweepMeasurement, SweepPlan
@@ -88,6 +91,19 @@ def test_errors_cross_whole(engine: EngineProcess) -> None:
     with pytest.raises(PromptTooLong, match="at most 200 fit"):
         list(engine.run(long))
     assert any(isinstance(event, StepDecoded) for event in engine.run(REQUEST))
+
+
+def test_a_preview_crosses_whole_and_so_does_its_refusal(
+    engine: EngineProcess, tiny_pipeline: VlmPipeline
+) -> None:
+    picture = Image.linear_gradient("L").convert("RGB")
+    request = PreviewRequest((ChatMessage("user", "What?", (picture,)),))
+    expected = preview(tiny_pipeline, request)
+    assert engine.preview(request).pictures == expected.pictures
+    strip = Image.new("RGB", (5000, 20))
+    with pytest.raises(ImageRefused, match="one side 250") as refused:
+        engine.preview(PreviewRequest((ChatMessage("user", "What?", (strip,)),)))
+    assert (refused.value.actual, refused.value.limit) == (250, 200)
 
 
 def test_loading_errors_are_raised_here() -> None:
