@@ -18,6 +18,13 @@
   opener.addEventListener("click", () => setDrawer(!isOpen()));
   $("#ee-drawer-close").addEventListener("click", () => setDrawer(false));
 
+  EagleEye.answers.start($("#ee-chat-column"));
+  document.addEventListener("keydown", (event) => {
+    if (!event.altKey || event.code !== "KeyT") return;
+    event.preventDefault();
+    EagleEye.answers.turn();
+  });
+
   $("#ee-theme-button").addEventListener("click", () => document.body.classList.toggle("dark"));
 
   // Escape closes the drawer, else it stops the answer.

@@ -37,8 +37,8 @@ class MeasuredPipeline:
         self.info, self.settings = pipeline.info, pipeline.settings
         self.rates: list[float] = []
 
-    def run(self, request: GenerationRequest) -> Iterator[Event]:
-        for event in self._pipeline.run(request):
+    def perform(self, request: GenerationRequest) -> Iterator[Event]:
+        for event in self._pipeline.perform(request):
             if isinstance(event, GenerationFinished):
                 self.rates.append(event.stats.decode_tokens_per_second or 0.0)
             yield event

@@ -40,10 +40,10 @@ class ScriptedPipeline:
         self.info = info
         self.settings = Settings()
 
-    def run(self, request: GenerationRequest) -> Iterator[Event]:
+    def perform(self, request: GenerationRequest) -> Iterator[Event]:
         word = request.messages[-1].text.split()[0].lower()
         script = self._script(word)
-        for event in script.run(request):
+        for event in script.perform(request):
             if word == "hostile" and isinstance(event, StepDecoded):
                 event = replace(event, text=HOSTILE if event.step.index == 1 else "")
             if word == "hostile" and isinstance(event, GenerationFinished):

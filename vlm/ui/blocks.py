@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from vlm.ui import panels
+from vlm.ui.assets import asset
 from vlm.ui.controls import Controls
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.examples import Example
 from vlm.ui.handlers import Handlers
 
-PAGE_FOLDER = Path(__file__).parents[2] / "assets" / "page"
 TITLE = "EagleEye"
 # Gradio turns longer pastes into a text file, which a composer for pictures then refuses.
 MAX_PASTED_CHARACTERS = 100_000
@@ -26,10 +25,6 @@ STREAMING: dict[str, Any] = {
     "show_progress": "hidden",
     "api_visibility": "private",
 }
-
-
-def asset(name: str) -> str:
-    return (PAGE_FOLDER / name).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)

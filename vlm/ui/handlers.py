@@ -20,6 +20,7 @@ from eagle.errors import EagleError
 from visual_encoder.errors import VisualEncoderError
 from vlm.errors import ConfigError, ImagesNotSupported, VlmError
 from vlm.requests import GenerationRequest
+from vlm.trace_recording import TraceRecorder
 from vlm.ui import panels
 from vlm.ui.controls import Controls
 from vlm.ui.conversation import (
@@ -29,9 +30,8 @@ from vlm.ui.conversation import (
     chat_messages,
     request_messages,
 )
-from vlm.ui.engine_thread import EngineThread, Run
+from vlm.ui.engine_thread import EngineThread
 from vlm.ui.examples import Example
-from vlm.ui.record import RunRecord
 
 # More would be seen by nobody and, on a machine that decodes on its CPU, taken from decoding.
 UPDATES_PER_SECOND = 10
@@ -172,7 +172,7 @@ class Handlers:
     def idle_panel(self, use_eagle: bool) -> dict[str, Any]:
         """The panel before the first question."""
         state = panel_state(self._engine, run=-1, phase="idle", use_eagle=use_eagle)
-        return panels.panel_payload(state, None)
+        return panels.panel_payload(state)
 
     def _begin(
         self, request: gr.Request, question: Question, values: tuple[Any, ...]
@@ -185,7 +185,7 @@ class Handlers:
             generation = self._generation_request(question, values)
         except REFUSALS as error:
             return PageUpdate(notice=panels.notice(str(error)))
-        view = AnswerView(self._engine.submit(generation), question, self._engine)
+        view = AnswerView(self._engine, generation, question)
         self._views[session] = view
         return view.start()
 
@@ -207,12 +207,15 @@ class Handlers:
 class AnswerView:
     """How one run looks on the page at any moment."""
 
-    def __init__(self, run: Run, question: Question, engine: EngineThread) -> None:
-        self._run = run
+    def __init__(
+        self, engine: EngineThread, request: GenerationRequest, question: Question
+    ) -> None:
+        self._run = engine.submit(request)
+        self._request = request
         self._question = question
         self._engine = engine
-        self._record = RunRecord()
-        self._num_steps_sent = 0
+        self._trace = TraceRecorder()
+        self._num_records_sent = 0
         self._last_sent = time.monotonic()
         self._shown_phase = ""
         self.is_over = False
@@ -233,7 +236,7 @@ class AnswerView:
         self.is_over = self._run.is_finished or self._run.is_cancelled
         events = self._run.drain()
         for event in events:
-            self._record.add(event)
+            self._trace.add(event)
         changed = bool(events) or self._phase() != self._shown_phase
         now = time.monotonic()
         if self.is_over or not (changed or now - self._last_sent >= HEARTBEAT_SECONDS):
@@ -244,23 +247,27 @@ class AnswerView:
     def conclusion(self) -> PageUpdate:
         """The answer with its figures, or the message of the error that ended it."""
         error = self._run.error
-        if isinstance(error, REFUSALS) and self._record.prefill is None:
+        if isinstance(error, REFUSALS) and not self._trace.has_begun:
             return self._refusal(str(error))
-        stats = self._record.stats
-        line = "stopped before the first token"
-        if stats is not None:
-            line = panels.figures_line(stats, speculative=self._record.speculative)
         turn = replace(
             self._question.turn,
-            answer=self._record.text,
-            figures="" if error is not None and stats is None else line,
+            answer=self._trace.text,
+            run=self._run.number,
+            figures=self._figures(),
             problem="" if error is None else broken_off(error),
         )
         conversation = (*self._question.before, turn)
-        self._num_steps_sent = 0  # the whole list once more mends whatever got lost on the way
+        self._num_records_sent = 0  # all of them once more mend what got lost on the way
         return PageUpdate(
             conversation, chat_messages(conversation), self._panel(), composer_ready(), ""
         )
+
+    def _figures(self) -> str:
+        run = self._trace.run
+        if run is not None and self._trace.steps:
+            image_tokens = [image.num_tokens for image in self._trace.images]
+            return panels.figures_line(run, image_tokens, self._trace.end())
+        return "" if self._run.error is not None else "stopped before the first token"
 
     def _refusal(self, reason: str) -> PageUpdate:
         """Nothing was answered: the visitor gets the question back, to correct it."""
@@ -276,17 +283,17 @@ class AnswerView:
     def _phase(self) -> str:
         if self._run.error is not None:
             return "failed"
-        if self._record.is_complete:
+        if self._trace.is_complete:
             return "done"
         if self._run.is_cancelled:
             return "stopped"
-        if self._record.prefill is not None:
+        if self._trace.steps:
             return "decoding"
         return "prefill" if self._engine.num_ahead(self._run) == 0 else "waiting"
 
     def _chat(self) -> list[dict[str, Any]]:
-        if self._record.text:
-            turn = replace(self._question.turn, answer=self._record.text)
+        if self._trace.text:
+            turn = replace(self._question.turn, answer=self._trace.text, run=self._run.number)
             return chat_messages((*self._question.before, turn))
         return chat_messages(self._question.conversation, waiting_for=self._waiting_for())
 
@@ -297,23 +304,25 @@ class AnswerView:
         return "Reading the picture" if self._question.turn.images else "Reading the question"
 
     def _panel(self) -> dict[str, Any]:
-        """Only the steps that the panel does not have yet."""
+        """Only the records that the panel does not have yet."""
         state = panel_state(
             self._engine,
             run=self._run.number,
             phase=self._phase(),
-            use_eagle=self._run.request.use_eagle,
+            use_eagle=self._request.use_eagle,
         )
-        first_step = self._num_steps_sent
-        self._num_steps_sent = len(self._record.steps)
-        return panels.panel_payload(state, self._record.stats, first_step=first_step)
+        records, first = self._trace.records, self._num_records_sent
+        self._num_records_sent = len(records)
+        end = self._trace.end() if self._trace.steps else None
+        return panels.panel_payload(state, records, end, first=first)
 
 
 def panel_state(
     engine: EngineThread, *, run: int, phase: str, use_eagle: bool
 ) -> panels.PanelState:
     mode = panels.mode_sentence(engine.pipeline.info, use_eagle=use_eagle)
-    return panels.PanelState(run, phase, mode, engine.pipeline.settings.draft_step + 1)
+    height = engine.pipeline.settings.draft_step + 1
+    return panels.PanelState(run, phase, mode, height, engine.base_step_seconds)
 
 
 def broken_off(error: Exception) -> str:
