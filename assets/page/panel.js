@@ -149,6 +149,9 @@ inspector.addEventListener("click", (event) => {
 dialog.addEventListener("keydown", (event) => {
   if (!event.target.closest(".ee-tree-scroll")) EagleEye.walk(event, selection, shown.trace.steps.length);
 });
-EagleEye.race = (run) => trigger("race", { run });
+EagleEye.race = (run) => {
+  EagleEye.tabs.show("compare");
+  trigger("race", { run });
+};
 watch("value", () => take(props.value));
 take(props.value);

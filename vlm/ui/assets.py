@@ -12,9 +12,9 @@ VIEW_SCRIPTS = tuple(
     f"views/{name}.js" for name in ("trace", "bars", "tokens", "tree", "charts", "replay")
 )
 VIEW_STYLES = ("views/views.css",)
-PAGE_SCRIPTS = ("runs.js", "answers.js")
+PAGE_SCRIPTS = ("runs.js", "answers.js", "tabs.js")
 # The rules for narrow screens come last and win.
-PAGE_STYLES = ("page.css", "chat.css", "panel.css", "drawer.css", "narrow.css")
+PAGE_STYLES = ("page.css", "chat.css", "panel.css", "compare.css", "drawer.css", "narrow.css")
 
 
 def asset(*names: str) -> str:

@@ -118,8 +118,7 @@ EagleEye.Replay = class {
 
   // Show a race that is still being run: whatever there is of both, without a clock.
   live(race) {
-    this.race = race;
-    this.clock.pause();
+    this.race = null;
     this.showControls(false);
     for (const name of ["base", "eagle"]) if (race[name]) this.lanes[name].show(race[name], Infinity, race.maxTokens);
   }
@@ -138,8 +137,8 @@ EagleEye.Replay = class {
   }
 
   clear() {
-    this.clock.pause();
     this.race = null;
+    this.clock.pause();
     this.showControls(false);
     for (const lane of Object.values(this.lanes)) lane.show(new EagleEye.Trace());
   }
@@ -162,7 +161,7 @@ EagleEye.Replay = class {
 
   // Space plays and pauses, arrows go a twentieth of a second.
   key(event) {
-    if (!this.race?.eagle?.end || event.target.closest("button, input, .ee-bars, .ee-tokens")) return;
+    if (!this.race || event.target.closest("button, input, .ee-bars, .ee-tokens")) return;
     if (event.key === " ") this.toggle();
     else if (event.key === "ArrowRight") this.clock.seek(this.clock.time + 0.05);
     else if (event.key === "ArrowLeft") this.clock.seek(this.clock.time - 0.05);
@@ -174,7 +173,7 @@ EagleEye.Replay = class {
     this.playButton.textContent = isPlaying ? "Pause" : "Play";
     this.slider.value = time;
     this.time.textContent = `${time.toFixed(2)} s`;
-    if (!this.race?.base) return;
+    if (!this.race) return;
     this.lanes.base.show(this.race.base, time, this.race.maxTokens);
     this.lanes.eagle.show(this.race.eagle, time, this.race.maxTokens);
   }
