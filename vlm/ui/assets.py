@@ -14,7 +14,15 @@ VIEW_SCRIPTS = tuple(
 VIEW_STYLES = ("views/views.css",)
 PAGE_SCRIPTS = ("runs.js", "answers.js", "tabs.js")
 # The rules for narrow screens come last and win.
-PAGE_STYLES = ("page.css", "chat.css", "panel.css", "compare.css", "drawer.css", "narrow.css")
+PAGE_STYLES = (
+    "page.css",
+    "chat.css",
+    "panel.css",
+    "compare.css",
+    "learn.css",
+    "drawer.css",
+    "narrow.css",
+)
 
 
 def asset(*names: str) -> str:

@@ -101,6 +101,7 @@ def lay_out(
                 js_on_load=asset("panel.js"),
                 elem_id="ee-panel",
             )
+    learn_page()
     race = compare_page(races, takes_pictures=info.no_images_reason is None)
     use_eagle, numbers = drawer(controls, has_draft=info.draft_name is not None)
     return Parts(
@@ -161,6 +162,17 @@ def compare_page(races: RaceHandlers, *, takes_pictures: bool) -> Race:
             elem_id="ee-race",
         )
     return Race(view, composer, notice, order)
+
+
+def learn_page() -> None:
+    """One recorded step, told in parts."""
+    with gr.Column(elem_id="ee-learn"):
+        gr.HTML(
+            asset("learn.jsonl"),
+            html_template=asset("learn.html"),
+            js_on_load=asset("learn.js"),
+            elem_id="ee-story",
+        )
 
 
 def composer_box(elem_id: str, *, takes_pictures: bool) -> gr.MultimodalTextbox:

@@ -98,8 +98,9 @@ EagleEye.Replay = class {
     Object.assign(this.slider, { type: "range", min: 0, step: 0.001, value: 0 });
     this.slider.setAttribute("aria-label", "Moment of the replay, in seconds");
     this.slider.addEventListener("input", () => {
+      const chosen = Number(this.slider.value); // before pausing, which draws the time of now
       this.clock.pause();
-      this.clock.seek(Number(this.slider.value));
+      this.clock.seek(chosen);
     });
     this.time = EagleEye.make("output", "ee-replay-time");
     const speeds = EagleEye.make("div", "ee-speeds");
@@ -126,7 +127,8 @@ EagleEye.Replay = class {
   // Take a finished race and play it from the start.
   load(race, { play = true } = {}) {
     this.race = race;
-    this.clock.duration = Math.max(race.base.seconds, race.eagle.seconds);
+    const duration = Math.max(race.base.seconds, race.eagle.seconds);
+    this.clock.duration = Math.ceil(1000 * duration) / 1000; // the slider's own steps
     this.slider.max = this.clock.duration;
     this.showControls(true);
     this.setSpeed(1);

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
 from eagle.types import DecodeStep, StepTree
+from vlm.compare import MODES, CompareRequest, Comparison, LegEvent, Side
 from vlm.config import Settings
 from vlm.environment import Environment
 from vlm.events import Event, GenerationFinished, PrefillFinished, PromptReady, StepDecoded
+from vlm.identity import Verdict
 from vlm.metrics import RunStats
 from vlm.pipeline import PipelineInfo
 from vlm.requests import GenerationRequest
-from vlm.trace import TraceImage, TracePhase, TraceRun
+from vlm.trace import Mode, TraceImage, TracePhase, TraceRun
 
 INFO = PipelineInfo(
     base_name="tiny-base",
@@ -102,7 +105,30 @@ class FakePipeline:
     most_running: int = 0
     num_closed_early: int = 0
 
-    def perform(self, request: GenerationRequest) -> Iterator[Event]:
+    def perform(self, job: GenerationRequest | CompareRequest) -> Iterator[Any]:
+        if isinstance(job, CompareRequest):
+            return self.compare(job)
+        return self.run(job)
+
+    def compare(self, job: CompareRequest) -> Iterator[LegEvent | Comparison]:
+        """Every leg as `run`, then a result in which both said the same."""
+        legs: dict[Mode, list[RunStats]] = {"base": [], "eagle": []}
+        for leg, letter in enumerate(job.order):
+            mode = MODES[letter]
+            for event in self.run(replace(job.request, use_eagle=mode == "eagle")):
+                if isinstance(event, GenerationFinished):
+                    legs[mode].append(event.stats)
+                yield LegEvent(leg, mode, event)
+        same = len(legs["base"][0].token_ids)
+        yield Comparison(
+            order=job.order,
+            verdict=Verdict("identical", same, same),
+            base=Side.of(legs["base"]),
+            eagle=Side.of(legs["eagle"]),
+            acceptance=legs["eagle"][0].acceptance,
+        )
+
+    def run(self, request: GenerationRequest) -> Iterator[Event]:
         self.requests.append(request)
         self.num_running += 1
         self.most_running = max(self.most_running, self.num_running)
@@ -125,7 +151,9 @@ class FakePipeline:
         images = tuple(
             TraceImage(index, 224, 224, (1, 16, 16), 64, 4, 256) for index in range(len(pictures))
         )
-        yield PromptReady(self._run(request, speculative, 30 + 64 * len(images)), images, PHASES)
+        yield PromptReady(
+            self._trace_run(request, speculative, 30 + 64 * len(images)), images, PHASES
+        )
         image_tokens = tuple(image.num_tokens for image in images)
         text, times = "", []
         for step in steps:
@@ -154,7 +182,9 @@ class FakePipeline:
             )
         )
 
-    def _run(self, request: GenerationRequest, speculative: bool, num_tokens: int) -> TraceRun:
+    def _trace_run(
+        self, request: GenerationRequest, speculative: bool, num_tokens: int
+    ) -> TraceRun:
         reason = None if speculative else "The draft is switched off for this answer."
         return TraceRun(
             id="scripted",
