@@ -19,6 +19,9 @@
   $("#ee-drawer-close").addEventListener("click", () => setDrawer(false));
 
   EagleEye.tabs.start();
+  EagleEye.connection.start();
+  EagleEye.help.start();
+  $("#ee-help-button").addEventListener("click", () => EagleEye.help.show());
   EagleEye.answers.start($("#ee-chat-column"));
   document.addEventListener("keydown", (event) => {
     if (!event.altKey || event.code !== "KeyT") return;

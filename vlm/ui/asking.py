@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from eagle.errors import EagleError
 from visual_encoder.errors import VisualEncoderError
 from vlm.errors import ConfigError, ImagesNotSupported, VlmError
@@ -33,5 +35,11 @@ def broken_off(error: Exception) -> str:
     """The message for an answer that an error ended; the conversation goes on."""
     if isinstance(error, REFUSALS):
         return str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return (
+            "There was not enough memory for this. Lower “At most, a picture” and “Max new tokens” "
+            "in the settings, or start with a smaller --max-kv-cache-capacity. The conversation is "
+            "kept."
+        )
     reason = str(error) or type(error).__name__
     return f"The answer broke off: {reason} The conversation is kept; you can ask again."

@@ -12,7 +12,7 @@ VIEW_SCRIPTS = tuple(
     f"views/{name}.js" for name in ("trace", "bars", "tokens", "tree", "charts", "replay")
 )
 VIEW_STYLES = ("views/views.css",)
-PAGE_SCRIPTS = ("runs.js", "answers.js", "tabs.js")
+PAGE_SCRIPTS = ("runs.js", "answers.js", "tabs.js", "connection.js", "help.js")
 # The rules for narrow screens come last and win.
 PAGE_STYLES = (
     "page.css",

@@ -127,6 +127,7 @@ def header(chip_html: str) -> tuple[gr.HTML, gr.Button]:
         new_chat = gr.Button("New chat", size="sm", elem_id="ee-new-chat")
         gr.Button("Settings", size="sm", elem_id="ee-settings-button")
         gr.Button("Theme", size="sm", elem_id="ee-theme-button")
+        gr.Button("Keys", size="sm", elem_id="ee-help-button")
     return chip, new_chat
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,12 @@ def create_app(page: gr.Blocks, pictures: Path) -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(SecurityHeaders)
     gr.set_static_paths([pictures])
+    process = uuid.uuid4().hex  # another one: the page's session is gone
+
+    @app.get("/healthz")
+    def healthz() -> dict[str, str]:
+        return {"server": process}
+
     options: dict[str, Any] = {
         "theme": eagle_theme(),
         "head": page_head(),

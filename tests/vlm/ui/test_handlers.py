@@ -12,6 +12,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
+import torch
 
 from tests.vlm.ui.fakes import INFO, FakePipeline
 from visual_encoder.errors import ImageRefused
@@ -346,3 +347,14 @@ def test_switching_eagle_updates_chip_and_panel(handlers: Handlers) -> None:
     chip, panel = handlers.show_mode(VISITOR, False)
     assert "EAGLE-3 off" in chip
     assert "EAGLE-3 is off" in panel["mode"]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory.")])
+def test_want_of_memory_names_what_to_lower(
+    handlers: Handlers, pipeline: FakePipeline, error: Exception
+) -> None:
+    pipeline.error, pipeline.error_at = error, 2
+    updates = collect(handlers, handlers.ask(VISITOR, message("Hello"), (), *controls(pipeline)))
+    (turn,) = updates[-1].conversation
+    assert "Lower “At most, a picture”" in turn.problem
+    assert turn.answer  # what there was is kept
