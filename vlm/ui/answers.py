@@ -96,10 +96,17 @@ class AnswerView:
             problem="" if error is None else broken_off(error),
         )
         conversation = (*self._question.before, turn)
+        self._note_pace()
         self._num_records_sent = 0  # all of them once more mend what got lost on the way
         return PageUpdate(
             conversation, chat_messages(conversation), self._panel(), composer_ready(), ""
         )
+
+    def _note_pace(self) -> None:
+        """An answer of the base alone tells what a pass of it takes."""
+        run, pace = self._trace.run, self._trace.end().summary.time_per_output_token_seconds
+        if run is not None and run.mode == "base" and pace is not None:
+            self._engine.base_step_seconds = pace
 
     def _figures(self) -> str:
         run = self._trace.run

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 
-WARM_UP_TOKENS = 12
+WARM_UP_TOKENS = 24
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,8 @@ class EngineThread:
 
     def __init__(self, pipeline: Engine) -> None:
         self.pipeline = pipeline
-        self.base_step_seconds: float | None = None  # a pass of the base alone, once warmed up
+        # A pass of the base alone as it was last measured; None before `warm_up`.
+        self.base_step_seconds: float | None = None
         self._waiting: SimpleQueue[Run[Any] | None] = SimpleQueue()
         self._lock = threading.Lock()  # around the fields below
         self._closing = False

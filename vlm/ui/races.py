@@ -143,6 +143,7 @@ class RaceView:
                 self._take(event)
             else:
                 self._result = event
+                self._engine.base_step_seconds = event.base.step_seconds
         return bool(events) or self._phase_text() != self._shown_phase
 
     def update(self) -> dict[str, Any]:

@@ -155,3 +155,13 @@ def test_without_a_draft_there_is_nothing_to_race() -> None:
     with EngineThread(pipeline) as engine:
         update = RaceHandlers(engine).ask(VISITOR, message("Hi"), "AB", *controls(pipeline))
     assert "no draft is loaded" in update.notice
+
+
+def test_a_race_tells_the_pace_of_the_base_alone(
+    races: RaceHandlers, pipeline: FakePipeline, engine: EngineThread
+) -> None:
+    pipeline.step_seconds = 0.01
+    assert engine.base_step_seconds is None
+    run_on(races, races.ask(VISITOR, message("Hello"), "AB", *controls(pipeline)))
+    assert engine.base_step_seconds is not None
+    assert engine.base_step_seconds >= 0.01
