@@ -83,7 +83,7 @@ class CachingEncoder:
         return self._encoder.info
 
     def encode(self, patches: ImagePatches) -> VisionFeatures:
-        """See `VisualEncoder.encode`; `num_cached_images` counts the pictures that cost nothing."""
+        """See `VisualEncoder.encode`; `is_cached` tells the pictures that cost nothing."""
         check_patches(patches)
         started = time.perf_counter()
         pictures = split_images(patches)
@@ -104,7 +104,7 @@ class CachingEncoder:
             grid_thw=patches.grid_thw,
             engine=self.name,
             seconds=time.perf_counter() - started,
-            num_cached_images=sum(embeddings is not None for embeddings in known),
+            is_cached=tuple(embeddings is not None for embeddings in known),
         )
 
     def knows(self, picture: ImagePatches) -> bool:

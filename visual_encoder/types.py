@@ -96,12 +96,17 @@ class VisionFeatures:
     grid_thw: GridTHW
     engine: str
     seconds: float  # wall-clock time of the encoding, device work included
-    num_cached_images: int = 0  # pictures whose features were known from an earlier request
+    is_cached: tuple[bool, ...] = ()  # by picture: features known from an earlier request
 
     @property
     def num_image_tokens(self) -> tuple[int, ...]:
         """Image tokens of every image, in order."""
         return count_image_tokens(self.grid_thw)
+
+    @property
+    def num_cached_images(self) -> int:
+        """Pictures that were not encoded again."""
+        return sum(self.is_cached)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from eagle.errors import EagleError
 from eagle.types import SamplingParams, TreeShape
@@ -19,10 +20,12 @@ from vlm.errors import ConfigError, VlmError
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.identity import Verdict
 from vlm.metrics import Acceptance, RunStats
-from vlm.pipeline import VlmPipeline
 from vlm.questions import Question
 from vlm.requests import ChatMessage, GenerationRequest
 from vlm.trace import Mode
+
+if TYPE_CHECKING:
+    from vlm.pipeline import VlmPipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from eagle.types import SamplingParams, TreeShape
 from vlm.bench import BenchEvent, BenchPlan, BenchRow, BenchSkipped
 from vlm.environment import Environment
 from vlm.metrics import Acceptance
-from vlm.pipeline import PipelineInfo
+
+if TYPE_CHECKING:
+    from vlm.pipeline import PipelineInfo
 
 ALL = "all"
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from vlm.errors import VlmError
 from vlm.events import Event, GenerationFinished
 from vlm.identity import Verdict, judge
 from vlm.metrics import Acceptance, RunStats
-from vlm.pipeline import VlmPipeline
-from vlm.prepared import PreparedPrompt
 from vlm.requests import GenerationRequest
 from vlm.trace import Mode
+
+if TYPE_CHECKING:
+    from vlm.pipeline import VlmPipeline
+    from vlm.prepared import PreparedPrompt
 
 Order = Literal["AB", "BA", "ABBA"]  # A is the base alone, B the base with its draft
 MODES: dict[str, Mode] = {"A": "base", "B": "eagle"}

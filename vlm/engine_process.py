@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from vlm.config import Settings
 from vlm.errors import EngineLost
@@ -64,29 +64,18 @@ class EngineProcess:
         if self._process.is_alive():
             self._process.terminate()
 
-    def run(self, request: GenerationRequest) -> Iterator[Event]:
-        """As `VlmPipeline.run`: closing the iterator stops the child within one step."""
-        return self._perform(request)
-
-    def compare(self, request: CompareRequest) -> Iterator[CompareEvent]:
-        """As `vlm.compare.compare`."""
-        return self._perform(request)
-
-    def bench(self, plan: BenchPlan) -> Iterator[BenchEvent]:
-        """As `vlm.bench.bench`."""
-        return self._perform(plan)
-
-    def sweep(self, plan: SweepPlan) -> Iterator[SweepEvent]:
-        """As `vlm.sweep.sweep`."""
-        return self._perform(plan)
-
-    def preview(self, request: PreviewRequest) -> EncoderPreview:
-        """As `vlm.preview.preview`."""
-        (shown,) = self._perform(request)
-        preview: EncoderPreview = shown
-        return preview
-
-    def _perform(self, job: Job) -> Iterator[Any]:
+    @overload
+    def perform(self, job: GenerationRequest) -> Iterator[Event]: ...
+    @overload
+    def perform(self, job: CompareRequest) -> Iterator[CompareEvent]: ...
+    @overload
+    def perform(self, job: BenchPlan) -> Iterator[BenchEvent]: ...
+    @overload
+    def perform(self, job: SweepPlan) -> Iterator[SweepEvent]: ...
+    @overload
+    def perform(self, job: PreviewRequest) -> Iterator[EncoderPreview]: ...
+    def perform(self, job: Job) -> Iterator[Any]:
+        """As `vlm.jobs.perform`: closing the iterator stops the child within one step."""
         self._send(job)
         running = True
         try:

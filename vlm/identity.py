@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from eagle.types import MergedPrompt
-from vlm.pipeline import VlmPipeline
+
+if TYPE_CHECKING:
+    from vlm.pipeline import VlmPipeline
 
 # Each of two logits may be off by a rounding step of the number format.
 ROUNDING_STEPS = 2

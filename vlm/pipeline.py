@@ -152,12 +152,8 @@ class VlmPipeline:
         merged = self._merge(prompt, features)
         phases.end("merge")
         limits = request.limits or self.settings.limits
-        return PreparedPrompt(
-            merged,
-            trace_images(patches, limits),
-            tuple(phases.phases),
-            num_cached_images=0 if features is None else features.num_cached_images,
-        )
+        images = trace_images(patches, features, limits)
+        return PreparedPrompt(merged, images, tuple(phases.phases))
 
     def speculation_off_reason(self, request: GenerationRequest) -> str | None:
         """Why no draft takes part in the answer; None when one does."""

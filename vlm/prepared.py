@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from eagle.stopwatch import Clock
 from eagle.types import MergedPrompt
-from visual_encoder.types import ImagePatches, ImageTokenLimits
+from visual_encoder.types import ImagePatches, ImageTokenLimits, VisionFeatures
 from vlm.trace import PhaseName, TraceImage, TracePhase
 
 
@@ -17,11 +17,15 @@ class PreparedPrompt:
     prompt: MergedPrompt
     images: tuple[TraceImage, ...]
     phases: tuple[TracePhase, ...]
-    num_cached_images: int = 0  # pictures that the visual encoder had encoded before
 
     @property
     def image_tokens(self) -> tuple[int, ...]:
         return tuple(image.num_tokens for image in self.images)
+
+    @property
+    def num_cached_images(self) -> int:
+        """Pictures that the visual encoder had encoded before."""
+        return sum(image.is_cached for image in self.images)
 
     @property
     def seconds(self) -> float:
@@ -47,10 +51,13 @@ class PhaseClock:
         self._last = now
 
 
-def trace_images(patches: ImagePatches | None, limits: ImageTokenLimits) -> tuple[TraceImage, ...]:
+def trace_images(
+    patches: ImagePatches | None, features: VisionFeatures | None, limits: ImageTokenLimits
+) -> tuple[TraceImage, ...]:
     """What the visual encoder got, picture by picture."""
-    if patches is None:
+    if patches is None or features is None:
         return ()
+    is_cached = features.is_cached or (False,) * len(patches.grid_thw)
     return tuple(
         TraceImage(
             index=index,
@@ -60,6 +67,7 @@ def trace_images(patches: ImagePatches | None, limits: ImageTokenLimits) -> tupl
             num_tokens=num_tokens,
             min_tokens=limits.min_image_tokens,
             max_tokens=limits.max_image_tokens_per_image,
+            is_cached=is_cached[index],
         )
         for index, (size, grid, num_tokens) in enumerate(
             zip(patches.resized_sizes, patches.grid_thw, patches.num_image_tokens, strict=True)

@@ -11,6 +11,7 @@ import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from eagle.errors import EagleConfigError
 from eagle.types import SamplingParams, TreeShape
@@ -21,10 +22,12 @@ from vlm.errors import ConfigError
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.identity import judge
 from vlm.metrics import Acceptance, RunStats
-from vlm.pipeline import VlmPipeline
-from vlm.prepared import PreparedPrompt
 from vlm.questions import Question
 from vlm.requests import ChatMessage, GenerationRequest
+
+if TYPE_CHECKING:
+    from vlm.pipeline import VlmPipeline
+    from vlm.prepared import PreparedPrompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class TraceImage:
     num_tokens: int
     min_tokens: int
     max_tokens: int
+    is_cached: bool  # its features were known, so it was not encoded again
 
 
 @dataclass(frozen=True, slots=True)

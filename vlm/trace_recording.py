@@ -13,7 +13,10 @@ from vlm.metrics import Acceptance, EndReason, rate
 from vlm.trace import (
     Trace,
     TraceEnd,
+    TraceImage,
     TracePhase,
+    TraceRecord,
+    TraceRun,
     TraceStep,
     TraceSummary,
     TraceTree,
@@ -21,55 +24,86 @@ from vlm.trace import (
 
 
 class TraceRecorder:
-    """Add every event of one run; then `trace`, also of a run that was stopped midway."""
+    """Add every event of one run; then `trace`, also of a run that was stopped midway.
+
+    `records` only grows, so that a reader who follows a run asks for those he does not have yet.
+    """
 
     def __init__(self) -> None:
-        self._head: PromptReady | None = None
-        self._phases: list[TracePhase] = []
+        self.records: list[TraceRecord] = []  # in order of arrival
         self._end: TraceEnd | None = None
-        self.steps: list[TraceStep] = []
 
     def add(self, event: Event) -> None:
         if isinstance(event, PromptReady):
-            self._head = event
-            self._phases = list(event.phases)
+            self.records += [event.run, *event.images, *event.phases]
         elif isinstance(event, PrefillFinished):
             phase = TracePhase("prefill_base", self._prompt_end(), event.prefill_seconds)
-            self._phases.append(phase)
+            self.records.append(phase)
         elif isinstance(event, StepDecoded):
             self._add_step(event)
         elif isinstance(event, GenerationFinished):
             stats = event.stats
             self._end = self._ending(stats.finish_reason, stats.total_seconds, stats.text)
+            self.records.append(self._end)
 
     @property
     def has_begun(self) -> bool:
         """The prompt was ready: there is something to show."""
-        return self._head is not None
+        return bool(self.records)
+
+    @property
+    def is_complete(self) -> bool:
+        """The answer came to its own end."""
+        return self._end is not None
+
+    @property
+    def run(self) -> TraceRun | None:
+        return next((item for item in self.records if isinstance(item, TraceRun)), None)
+
+    @property
+    def steps(self) -> list[TraceStep]:
+        return [item for item in self.records if isinstance(item, TraceStep)]
+
+    @property
+    def images(self) -> list[TraceImage]:
+        return [item for item in self.records if isinstance(item, TraceImage)]
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        if self._end is not None:
+            return self._end.text
+        return "".join(step.text for step in self.steps)
+
+    def end(self, cut_by: EndReason = "cancelled") -> TraceEnd:
+        """How the run ended; one that did not, as though `cut_by` had ended it now."""
+        if self._end is not None:
+            return self._end
+        steps = self.steps
+        elapsed = steps[-1].elapsed_seconds if steps else self._prompt_end()
+        return self._ending(cut_by, elapsed, self.text)
 
     def trace(self, cut_by: EndReason = "cancelled") -> Trace:
         """The run so far; one without an end was cut short by `cut_by`.
 
         Raises `TraceError` before the prompt was ready, since there is nothing yet.
         """
-        if self._head is None:
+        run = self.run
+        if run is None:
             raise TraceError("The run ended before its prompt was ready, so it left no trace.")
-        elapsed = self.steps[-1].elapsed_seconds if self.steps else self._prompt_end()
-        text = "".join(step.text for step in self.steps)
-        end = self._end or self._ending(cut_by, elapsed, text)
-        head, phases, steps = self._head, tuple(self._phases), tuple(self.steps)
-        return Trace(head.run, head.images, phases, steps, end)
+        phases = tuple(item for item in self.records if isinstance(item, TracePhase))
+        return Trace(run, tuple(self.images), phases, tuple(self.steps), self.end(cut_by))
 
     def _prompt_end(self) -> float:
-        return max((phase.start_seconds + phase.seconds for phase in self._phases), default=0.0)
+        phases = [item for item in self.records if isinstance(item, TracePhase)]
+        return max((phase.start_seconds + phase.seconds for phase in phases), default=0.0)
 
     def _add_step(self, event: StepDecoded) -> None:
         step = event.step
         if step.draft_prefill_seconds > 0:
             start = self.steps[-1].elapsed_seconds
-            phase = TracePhase("prefill_draft", start, step.draft_prefill_seconds)
-            self._phases.append(phase)
-        self.steps.append(
+            self.records.append(TracePhase("prefill_draft", start, step.draft_prefill_seconds))
+        self.records.append(
             TraceStep(
                 index=step.index,
                 elapsed_seconds=event.elapsed_seconds,
@@ -87,12 +121,13 @@ class TraceRecorder:
         )
 
     def _ending(self, reason: EndReason, elapsed_seconds: float, text: str) -> TraceEnd:
+        steps = self.steps
         return TraceEnd(
             reason=reason,
             elapsed_seconds=elapsed_seconds,
-            num_tokens=sum(len(step.token_ids) for step in self.steps),
+            num_tokens=sum(len(step.token_ids) for step in steps),
             text=text,
-            summary=summarise(self.steps, elapsed_seconds),
+            summary=summarise(steps, elapsed_seconds),
         )
 
 

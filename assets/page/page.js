@@ -18,25 +18,39 @@
   opener.addEventListener("click", () => setDrawer(!isOpen()));
   $("#ee-drawer-close").addEventListener("click", () => setDrawer(false));
 
+  EagleEye.tabs.start();
+  EagleEye.connection.start();
+  EagleEye.help.start();
+  $("#ee-help-button").addEventListener("click", () => EagleEye.help.show());
+  EagleEye.answers.start($("#ee-chat-column"));
+  document.addEventListener("keydown", (event) => {
+    if (!event.altKey || event.code !== "KeyT") return;
+    event.preventDefault();
+    EagleEye.answers.turn();
+  });
+
   $("#ee-theme-button").addEventListener("click", () => document.body.classList.toggle("dark"));
+
+  const composers = () => document.querySelectorAll("#ee-composer, #ee-compare-composer");
+  const visibleComposer = () => [...composers()].find((one) => one.offsetParent);
 
   // Escape closes the drawer, else it stops the answer.
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     if (isOpen()) setDrawer(false);
-    else $("#ee-composer .stop-button")?.click();
+    else visibleComposer()?.querySelector(".stop-button")?.click();
   });
 
-  // The button goes when it has been pressed; whoever pressed it goes on typing.
-  $("#ee-composer").addEventListener("click", (event) => {
-    if (event.target.closest(".stop-button")) $("#ee-composer textarea").focus();
-  });
-
-  // The same picture twice in a row: without this the browser sees no change and stays silent.
-  $("#ee-composer").addEventListener("click", (event) => {
-    if (!event.target.closest(".upload-button")) return;
-    $("#ee-composer input[type=file]").value = "";
-  }, { capture: true });
+  for (const composer of composers()) {
+    // The button goes when it has been pressed; whoever pressed it goes on typing.
+    composer.addEventListener("click", (event) => {
+      if (event.target.closest(".stop-button")) composer.querySelector("textarea").focus();
+    });
+    // The same picture twice in a row: without this the browser sees no change and stays silent.
+    composer.addEventListener("click", (event) => {
+      if (event.target.closest(".upload-button")) composer.querySelector("input[type=file]").value = "";
+    }, { capture: true });
+  }
 
   // A picture may be dropped anywhere; the browser would open it in place of the page.
   const dropsFiles = (event) => event.dataTransfer?.types.includes("Files");
@@ -44,9 +58,9 @@
     if (dropsFiles(event)) event.preventDefault();
   });
   document.addEventListener("drop", (event) => {
-    if (!dropsFiles(event) || event.target.closest("#ee-composer")) return;
+    if (!dropsFiles(event) || event.target.closest("#ee-composer, #ee-compare-composer")) return;
     event.preventDefault();
-    const input = $("#ee-composer input[type=file]");
+    const input = visibleComposer()?.querySelector("input[type=file]");
     if (!input) return;
     input.files = event.dataTransfer.files;
     input.dispatchEvent(new Event("change", { bubbles: true }));
@@ -54,10 +68,12 @@
 
   // Names that Gradio leaves out; its parts come and go, hence the observer.
   const name = () => {
-    $("#ee-composer textarea")?.setAttribute("aria-label", "Your question");
-    $("#ee-composer .upload-button")?.setAttribute("aria-label", "Add pictures");
+    const names = [["textarea", "Your question"], [".upload-button", "Add pictures"], [".stop-button", "Stop"]];
+    for (const composer of composers()) {
+      for (const [selector, text] of names) composer.querySelector(selector)?.setAttribute("aria-label", text);
+    }
     $("#ee-composer .submit-button")?.setAttribute("aria-label", "Ask");
-    $("#ee-composer .stop-button")?.setAttribute("aria-label", "Stop");
+    $("#ee-compare-composer .submit-button")?.setAttribute("aria-label", "Race");
     for (const picture of document.querySelectorAll("#ee-chat .user button:not([aria-label])")) {
       picture.setAttribute("aria-label", "Show the picture");
     }
@@ -69,5 +85,7 @@
     $("#ee-chat [role=log]")?.setAttribute("aria-live", "off");
   };
   name();
-  new MutationObserver(name).observe($("#ee-chat-column"), { childList: true, subtree: true });
+  for (const column of [$("#ee-chat-column"), $("#ee-compare")]) {
+    new MutationObserver(name).observe(column, { childList: true, subtree: true });
+  }
 }

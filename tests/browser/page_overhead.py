@@ -1,9 +1,10 @@
-"""How much does a watched page slow decoding? `python -m tests.browser.page_overhead --rounds 16`
+"""How much does a watched page slow decoding, and how far behind is it?
 
-One engine process answers the same question in turn alone and for a page that a real Chromium
-shows; the figure is the median, over rounds, of the page's decode rate by the mean of the two runs
-around it.
-The last line is JSON. Not a test: a busy machine would decide the result.
+`python -m tests.browser.page_overhead --rounds 16`: one engine process answers the same question in
+turn alone and for a page that a real Chromium shows. The figures: the median, over rounds, of the
+page's decode rate by the mean of the two runs around it, and the time from the engine's last token
+until the page has drawn it. The last line is JSON. Not a test: a busy machine would decide the
+result.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import shutil
 import statistics
 import threading
+import time
 from collections.abc import Iterator
 
 from playwright.sync_api import Page, sync_playwright
@@ -29,6 +31,16 @@ from vlm.ui import server
 QUESTION = "Tell me a long story about an eagle."
 
 
+# Listeners run after the trace has grown; the frame after the next has painted it.
+NOTE_LAST_TOKEN = """() => EagleEye.runs.listeners.add((run, what) => {
+    if (what !== "grown") return;
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+        if (window.numTokens !== run.trace.numTokens) window.lastTokenAt = Date.now();
+        window.numTokens = run.trace.numTokens;
+    }));
+})"""
+
+
 class MeasuredPipeline:
     """Passes requests on and remembers every finished answer's decode rate."""
 
@@ -36,10 +48,12 @@ class MeasuredPipeline:
         self._pipeline = pipeline
         self.info, self.settings = pipeline.info, pipeline.settings
         self.rates: list[float] = []
+        self.ended_at = 0.0  # the last answer's last token, in seconds since 1970
 
-    def run(self, request: GenerationRequest) -> Iterator[Event]:
-        for event in self._pipeline.run(request):
+    def perform(self, request: GenerationRequest) -> Iterator[Event]:
+        for event in self._pipeline.perform(request):
             if isinstance(event, GenerationFinished):
+                self.ended_at = time.time()
                 self.rates.append(event.stats.decode_tokens_per_second or 0.0)
             yield event
 
@@ -71,15 +85,19 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
         page = browser.new_page(viewport=WIDE)
         page.goto(server.page_url(listener))
+        page.wait_for_selector("#ee-composer textarea")
         request = GenerationRequest(
             (ChatMessage("user", QUESTION),), max_new_tokens=arguments.tokens, ignore_eos=True
         )
+        page.evaluate(NOTE_LAST_TOKEN)
+        delays = []
         for _ in range(arguments.rounds):
             engine.submit(request).wait()
             ask_on_page(page)
+            delays.append(page.evaluate("window.lastTokenAt") / 1000 - pipeline.ended_at)
             engine.submit(request).wait()
         browser.close()
-    print(json.dumps(summary(pipeline.rates)))  # noqa: T201
+    print(json.dumps(summary(pipeline.rates) | delay_summary(delays)))  # noqa: T201
 
 
 def ask_on_page(page: Page) -> None:
@@ -88,6 +106,13 @@ def ask_on_page(page: Page) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector(".ee-figures", timeout=120_000)
     page.wait_for_timeout(500)
+
+
+def delay_summary(delays: list[float]) -> dict[str, object]:
+    return {
+        "last_token_delays_seconds": [round(delay, 3) for delay in delays],
+        "median_delay_seconds": round(statistics.median(delays), 3),
+    }
 
 
 def summary(rates: list[float]) -> dict[str, object]:

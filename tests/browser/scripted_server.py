@@ -10,11 +10,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.vlm.ui.fakes import INFO, FakePipeline
 from visual_encoder.errors import ImageRefused
+from vlm.compare import CompareRequest
 from vlm.config import Settings
-from vlm.events import Event, GenerationFinished, StepDecoded
+from vlm.events import GenerationFinished, StepDecoded
 from vlm.pipeline import PipelineInfo
 from vlm.requests import GenerationRequest
 from vlm.ui import server
@@ -40,10 +42,10 @@ class ScriptedPipeline:
         self.info = info
         self.settings = Settings()
 
-    def run(self, request: GenerationRequest) -> Iterator[Event]:
+    def perform(self, job: GenerationRequest | CompareRequest) -> Iterator[Any]:
+        request = job.request if isinstance(job, CompareRequest) else job
         word = request.messages[-1].text.split()[0].lower()
-        script = self._script(word)
-        for event in script.run(request):
+        for event in self._script(word).perform(job):
             if word == "hostile" and isinstance(event, StepDecoded):
                 event = replace(event, text=HOSTILE if event.step.index == 1 else "")
             if word == "hostile" and isinstance(event, GenerationFinished):

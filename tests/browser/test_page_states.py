@@ -18,7 +18,7 @@ from tests.browser.actions import (
     panel_figure,
     wait_for_answer,
 )
-from tests.browser.conftest import NARROW, OpenPage
+from tests.browser.conftest import NARROW, OpenPage, Server
 
 ONE_SECOND = 1000
 
@@ -156,11 +156,9 @@ def test_600_steps_all_arrive(open_page: OpenPage, scripted_server: str) -> None
     ask(page, "Long answer")
     wait_for_answer(page)
     expect(bars(page)).to_have_count(601)
-    page.get_by_text("Steps as text").click()
-    expect(page.locator(".ee-steps-text li")).to_have_count(601)
-    expect(page.locator(".ee-steps-text li").nth(1)).to_have_text(
-        "3 tokens, 2 of them from the draft"
-    )
+    page.get_by_role("button", name="Steps", exact=True).click()
+    expect(page.locator(".ee-step-list li")).to_have_count(601)
+    expect(page.locator(".ee-step-list li").nth(1)).to_contain_text("2 accepted")
     assert scroll_width(page) <= 1400
 
 
@@ -348,3 +346,37 @@ def test_every_control_has_a_name(open_page: OpenPage, scripted_server: str, pic
         r"^\s*- (?:button|textbox|slider|checkbox|spinbutton)(?::|$)", snapshot, re.M
     )
     assert nameless == [], snapshot
+
+
+def test_question_mark_lists_the_keys(open_page: OpenPage, scripted_server: str) -> None:
+    page = open_page(scripted_server)
+    page.locator("#ee-panel .ee-bars").focus()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("Alt + T")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+    ask(page, "Why? Because?")  # in the composer it is a question mark
+    wait_for_answer(page)
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+
+
+def test_a_lost_server_is_said_and_the_conversation_stays(
+    open_page: OpenPage, examples: Path
+) -> None:
+    arguments = ["-m", "tests.browser.scripted_server", "--examples", str(examples)]
+    server = Server(arguments)
+    port = server.url.rsplit(":", 1)[1]
+    page = open_page(server.url)
+    ask(page, "Hello")
+    wait_for_answer(page)
+    server.stop()
+    line = page.locator(".ee-connection")
+    expect(line).to_contain_text("connection to the server is lost", timeout=10_000)
+    expect(figures(page)).to_be_visible()
+    again = Server([*arguments, "--port", port])
+    expect(line).to_contain_text("started again", timeout=20_000)
+    expect(figures(page)).to_be_visible()
+    page.get_by_role("button", name="Start anew").click()
+    expect(page.get_by_text("Ask about a picture", exact=True)).to_be_visible()
+    expect(line).to_be_hidden()
+    again.stop()

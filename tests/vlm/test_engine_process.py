@@ -33,7 +33,7 @@ def engine(pair: tuple[str, str]) -> Iterator[EngineProcess]:
 
 
 def token_ids(engine: EngineProcess | VlmPipeline) -> tuple[int, ...]:
-    *_, last = engine.run(REQUEST)
+    *_, last = engine.perform(REQUEST)
     assert isinstance(last, GenerationFinished)
     return last.stats.token_ids
 
@@ -49,7 +49,7 @@ def test_answers_are_those_of_the_pipeline(
 def test_a_cancelled_request_leaves_nothing_behind(engine: EngineProcess) -> None:
     expected = token_ids(engine)
     for read in (1, 2, 5):
-        events = engine.run(REQUEST)
+        events = engine.perform(REQUEST)
         seen = [next(events) for _ in range(read)]
         assert not any(isinstance(event, GenerationFinished) for event in seen)
         events.close()  # type: ignore[attr-defined]
@@ -58,29 +58,29 @@ def test_a_cancelled_request_leaves_nothing_behind(engine: EngineProcess) -> Non
 
 def test_traces_comparisons_and_benchmarks_cross_whole(engine: EngineProcess) -> None:
     recorder = TraceRecorder()
-    for event in engine.run(REQUEST):
+    for event in engine.perform(REQUEST):
         recorder.add(event)
     trace = recorder.trace()
     assert check_trace(trace) == ()
     assert all(step.tree is not None for step in trace.steps[1:])
     assert trace.run.environment == engine.environment
 
-    *_, comparison = engine.compare(CompareRequest(REQUEST))
+    *_, comparison = engine.perform(CompareRequest(REQUEST))
     assert isinstance(comparison, Comparison)
     assert comparison.verdict.is_identical
 
     questions = (Question("1", "talk", ("one?",)), Question("2", "talk", ("two?",)))
     plan = BenchPlan(questions, max_new_tokens=6)
-    rows = [event for event in engine.bench(plan) if isinstance(event, BenchRow)]
+    rows = [event for event in engine.perform(plan) if isinstance(event, BenchRow)]
     assert [row.question for row in rows] == ["1", "2"]
     swept = SweepPlan(questions, (2,), (2,), (4, 5), max_new_tokens=6)
-    found = [event for event in engine.sweep(swept) if isinstance(event, SweepMeasurement)]
+    found = [event for event in engine.perform(swept) if isinstance(event, SweepMeasurement)]
     assert len(found) == 4
 
 
 def test_a_cancelled_benchmark_stops_within_a_step(engine: EngineProcess) -> None:
     questions = tuple(Question(str(n), "talk", ("one?",)) for n in range(1000))
-    events = engine.bench(BenchPlan(questions, max_new_tokens=30, ignore_eos=True))
+    events = engine.perform(BenchPlan(questions, max_new_tokens=30, ignore_eos=True))
     assert isinstance(next(events), BenchProgress)
     events.close()  # type: ignore[attr-defined]
     assert len(token_ids(engine)) == 30
@@ -89,8 +89,8 @@ def test_a_cancelled_benchmark_stops_within_a_step(engine: EngineProcess) -> Non
 def test_errors_cross_whole(engine: EngineProcess) -> None:
     long = GenerationRequest((ChatMessage("user", "x" * 400),))
     with pytest.raises(PromptTooLong, match="at most 200 fit"):
-        list(engine.run(long))
-    assert any(isinstance(event, StepDecoded) for event in engine.run(REQUEST))
+        list(engine.perform(long))
+    assert any(isinstance(event, StepDecoded) for event in engine.perform(REQUEST))
 
 
 def test_a_preview_crosses_whole_and_so_does_its_refusal(
@@ -99,10 +99,10 @@ def test_a_preview_crosses_whole_and_so_does_its_refusal(
     picture = Image.linear_gradient("L").convert("RGB")
     request = PreviewRequest((ChatMessage("user", "What?", (picture,)),))
     expected = preview(tiny_pipeline, request)
-    assert engine.preview(request).pictures == expected.pictures
+    assert next(engine.perform(request)).pictures == expected.pictures
     strip = Image.new("RGB", (5000, 20))
     with pytest.raises(ImageRefused, match="one side 250") as refused:
-        engine.preview(PreviewRequest((ChatMessage("user", "What?", (strip,)),)))
+        list(engine.perform(PreviewRequest((ChatMessage("user", "What?", (strip,)),))))
     assert (refused.value.actual, refused.value.limit) == (250, 200)
 
 
@@ -115,4 +115,4 @@ def test_a_lost_child_is_one_sentence(pair: tuple[str, str]) -> None:
     process = EngineProcess(Settings(base=pair[0], **SMALL), lambda _: None)
     process._process.kill()
     with process, pytest.raises(EngineLost, match="start the program again"):
-        list(process.run(REQUEST))
+        list(process.perform(REQUEST))

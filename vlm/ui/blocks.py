@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from vlm.ui import panels
+from vlm.ui.assets import asset
 from vlm.ui.controls import Controls
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.examples import Example
 from vlm.ui.handlers import Handlers
+from vlm.ui.races import RaceHandlers
 
-PAGE_FOLDER = Path(__file__).parents[2] / "assets" / "page"
 TITLE = "EagleEye"
 # Gradio turns longer pastes into a text file, which a composer for pictures then refuses.
 MAX_PASTED_CHARACTERS = 100_000
@@ -28,8 +28,19 @@ STREAMING: dict[str, Any] = {
 }
 
 
-def asset(name: str) -> str:
-    return (PAGE_FOLDER / name).read_text(encoding="utf-8")
+@dataclass(frozen=True, slots=True)
+class Race:
+    """The components of the Compare page."""
+
+    view: gr.HTML
+    composer: gr.MultimodalTextbox
+    notice: gr.HTML
+    order: gr.Radio
+
+    @property
+    def outputs(self) -> list[Any]:
+        """In the order of `RaceUpdate`."""
+        return [self.view, self.composer, self.notice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +53,7 @@ class Parts:
     composer: gr.MultimodalTextbox
     notice: gr.HTML
     chip: gr.HTML
+    race: Race
     cards: gr.HTML
     new_chat: gr.Button
     use_eagle: gr.Checkbox
@@ -55,17 +67,20 @@ class Parts:
 
 def build_page(engine: EngineThread, examples: tuple[Example, ...]) -> gr.Blocks:
     """The page over a running engine."""
-    handlers = Handlers(engine, examples)
+    handlers, races = Handlers(engine, examples), RaceHandlers(engine)
     page = gr.Blocks(title=TITLE, fill_width=True, fill_height=True, analytics_enabled=False)
     with page:
-        parts = lay_out(engine, examples, handlers)
-        wire(page, parts, handlers)
+        parts = lay_out(engine, examples, handlers, races)
+        wire_chat(page, parts, handlers)
+        wire_race(page, parts, races)
     # Closed, so that nobody can go round the queue through the API.
     page.queue(api_open=False)
     return page
 
 
-def lay_out(engine: EngineThread, examples: tuple[Example, ...], handlers: Handlers) -> Parts:
+def lay_out(
+    engine: EngineThread, examples: tuple[Example, ...], handlers: Handlers, races: RaceHandlers
+) -> Parts:
     info = engine.pipeline.info
     controls = Controls.from_settings(
         engine.pipeline.settings, has_draft=info.draft_name is not None
@@ -78,7 +93,7 @@ def lay_out(engine: EngineThread, examples: tuple[Example, ...], handlers: Handl
             )
             chat = conversation_log()
             notice = gr.HTML("", elem_id="ee-notice")
-            composer = composer_box(takes_pictures=info.no_images_reason is None)
+            composer = composer_box("ee-composer", takes_pictures=info.no_images_reason is None)
         with gr.Column(elem_id="ee-side-column"):
             panel = gr.HTML(
                 handlers.idle_panel(controls.use_eagle),
@@ -86,6 +101,8 @@ def lay_out(engine: EngineThread, examples: tuple[Example, ...], handlers: Handl
                 js_on_load=asset("panel.js"),
                 elem_id="ee-panel",
             )
+    learn_page()
+    race = compare_page(races, takes_pictures=info.no_images_reason is None)
     use_eagle, numbers = drawer(controls, has_draft=info.draft_name is not None)
     return Parts(
         conversation=gr.State(()),
@@ -94,6 +111,7 @@ def lay_out(engine: EngineThread, examples: tuple[Example, ...], handlers: Handl
         composer=composer,
         notice=notice,
         chip=chip,
+        race=race,
         cards=cards,
         new_chat=new_chat,
         use_eagle=use_eagle,
@@ -104,10 +122,12 @@ def lay_out(engine: EngineThread, examples: tuple[Example, ...], handlers: Handl
 def header(chip_html: str) -> tuple[gr.HTML, gr.Button]:
     with gr.Row(elem_id="ee-header"):
         gr.HTML(asset("brand.html"), elem_id="ee-brand")
+        gr.HTML(asset("nav.html"), elem_id="ee-nav")
         chip = gr.HTML(chip_html, elem_id="ee-chip")
         new_chat = gr.Button("New chat", size="sm", elem_id="ee-new-chat")
         gr.Button("Settings", size="sm", elem_id="ee-settings-button")
         gr.Button("Theme", size="sm", elem_id="ee-theme-button")
+        gr.Button("Keys", size="sm", elem_id="ee-help-button")
     return chip, new_chat
 
 
@@ -124,7 +144,39 @@ def conversation_log() -> gr.Chatbot:
     )
 
 
-def composer_box(*, takes_pictures: bool) -> gr.MultimodalTextbox:
+def compare_page(races: RaceHandlers, *, takes_pictures: bool) -> Race:
+    """One question, both ways, one after the other."""
+    with gr.Column(elem_id="ee-compare"):
+        gr.HTML(asset("compare_intro.html"), elem_id="ee-compare-intro")
+        notice = gr.HTML("", elem_id="ee-compare-notice")
+        composer = composer_box("ee-compare-composer", takes_pictures=takes_pictures)
+        order = gr.Radio(
+            [("base first", "AB"), ("EAGLE-3 first", "BA"), ("both twice, medians", "ABBA")],
+            value="AB",
+            label="Order",
+            elem_id="ee-compare-order",
+        )
+        view = gr.HTML(
+            races.idle(),
+            html_template=asset("compare.html"),
+            js_on_load=asset("compare.js"),
+            elem_id="ee-race",
+        )
+    return Race(view, composer, notice, order)
+
+
+def learn_page() -> None:
+    """One recorded step, told in parts."""
+    with gr.Column(elem_id="ee-learn"):
+        gr.HTML(
+            asset("learn.jsonl"),
+            html_template=asset("learn.html"),
+            js_on_load=asset("learn.js"),
+            elem_id="ee-story",
+        )
+
+
+def composer_box(elem_id: str, *, takes_pictures: bool) -> gr.MultimodalTextbox:
     placeholder = "Ask about a picture…" if takes_pictures else "Ask a question…"
     return gr.MultimodalTextbox(
         show_label=False,
@@ -134,8 +186,8 @@ def composer_box(*, takes_pictures: bool) -> gr.MultimodalTextbox:
         sources=["upload"] if takes_pictures else [],
         max_plain_text_length=MAX_PASTED_CHARACTERS,
         max_lines=8,
-        autofocus=True,
-        elem_id="ee-composer",
+        autofocus=elem_id == "ee-composer",
+        elem_id=elem_id,
     )
 
 
@@ -174,8 +226,8 @@ def whole_number(label: str, value: int, info: str | None = None) -> gr.Number:
     return gr.Number(value, label=label, info=info, precision=0)
 
 
-def wire(page: gr.Blocks, parts: Parts, handlers: Handlers) -> None:
-    """Connect what a visitor does with `handlers`."""
+def wire_chat(page: gr.Blocks, parts: Parts, handlers: Handlers) -> None:
+    """Connect what a visitor does in the chat with `handlers`."""
     state = [parts.conversation, *parts.controls]
     questions = [
         parts.composer.submit(handlers.ask, [parts.composer, *state], parts.outputs, **AT_ONCE),
@@ -194,3 +246,24 @@ def wire(page: gr.Blocks, parts: Parts, handlers: Handlers) -> None:
         handlers.show_mode, parts.use_eagle, [parts.chip, parts.panel], **AT_ONCE
     )
     page.unload(handlers.leave)
+
+
+def wire_race(page: gr.Blocks, parts: Parts, races: RaceHandlers) -> None:
+    """Connect the Compare page, and "Race it" under an answer, with `races`."""
+    race = parts.race
+    begun = [
+        race.composer.submit(
+            races.ask, [race.composer, race.order, *parts.controls], race.outputs, **AT_ONCE
+        ),
+        parts.panel.race(
+            races.ask_again,
+            [parts.conversation, race.order, *parts.controls],
+            race.outputs,
+            **AT_ONCE,
+        ),
+    ]
+    for question in begun:
+        watched = question.then(races.watch, None, race.view, **STREAMING)
+        watched.then(races.conclude, None, race.outputs, **AT_ONCE)
+    race.composer.stop(races.stop, None, None, **AT_ONCE)
+    page.unload(races.leave)

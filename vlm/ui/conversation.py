@@ -24,6 +24,7 @@ class Turn:
     answer: str = ""
     figures: str = ""  # the line under the answer
     problem: str = ""  # why there is no (whole) answer
+    run: int | None = None  # the engine's number of the run that answered
 
 
 Conversation = tuple[Turn, ...]
@@ -80,6 +81,10 @@ def _answer(turn: Turn) -> list[dict[str, Any]]:
         parts.append(safe_markdown(turn.answer))
     if turn.problem:
         parts.append(f'<div class="ee-problem">{html.escape(turn.problem)}</div>')
+    if turn.run is not None and turn.answer:
+        # Filled by assets/page/answers.js; the same text at every update, so it stays in place.
+        # The number is a class, since the chat's sanitiser takes other attributes away.
+        parts.append(f'<div class="ee-answer-bar ee-run-{turn.run}"></div>')
     if turn.figures:
         parts.append(f'<div class="ee-figures">{html.escape(turn.figures)}</div>')
     return [{"role": "assistant", "content": [_text(part)]} for part in parts]

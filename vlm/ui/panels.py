@@ -1,4 +1,4 @@
-"""What the page shows beside and under an answer: pure functions of figures, no Gradio.
+"""What the page shows beside and under an answer: pure functions of a trace, no Gradio.
 
 Strings that go into HTML are escaped here; what goes to the live panel is plain data, which its
 script writes with `textContent`.
@@ -13,24 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from eagle.types import DecodeStep
-from vlm.metrics import RunStats
+from vlm.plain_data import to_plain
+from vlm.trace import TraceEnd, TraceRecord, TraceRun, TraceSummary, to_line
 from vlm.ui.examples import Example
 
 if TYPE_CHECKING:
     from vlm.pipeline import PipelineInfo
 
-MISSING = "–"  # noqa: RUF001 - an en dash, shown where a figure is not known
-
 
 @dataclass(frozen=True, slots=True)
 class PanelState:
-    """What the panel says around its bars."""
+    """What the panel says around its charts."""
 
     run: int  # a change tells the panel to start afresh
-    phase: str  # "idle", "waiting", "prefill", "decoding", "done" or "stopped"
+    phase: str  # a key of PHASES
     mode: str  # how the answer is decoded, a sentence
     max_tokens_per_step: int  # height of the chart
+    base_step_seconds: float | None  # a pass of the base alone, measured at the start
 
 
 PHASES = {
@@ -46,81 +45,55 @@ ENDED = ("done", "stopped")
 
 
 def panel_payload(
-    state: PanelState, stats: RunStats | None, *, first_step: int = 0
+    state: PanelState,
+    records: Sequence[TraceRecord] = (),
+    end: TraceEnd | None = None,
+    *,
+    first: int = 0,
 ) -> dict[str, Any]:
-    """The panel's value: figures so far and the steps from `first_step` on."""
-    steps = [] if stats is None else stats.steps[first_step:]
+    """The panel's value: the trace's lines from number `first` on, and the figures so far.
+
+    Lines, not objects: Gradio 6.31 sends what differs from the value before, and gets lists inside
+    lists wrong where they shrink.
+    """
     return {
         "run": state.run,
-        "from": first_step,
-        "steps": [step_tokens(step) for step in steps],
+        "from": first,
+        "lines": "\n".join(to_line(record) for record in records[first:]),
+        "summary": None if end is None else to_plain(end.summary),
         "phase": state.phase,
         "phase_text": PHASES[state.phase],
         "mode": state.mode,
         "max_tokens": state.max_tokens_per_step,
-        "figures": panel_figures(stats),
-        "announcement": announcement(stats) if stats and state.phase in ENDED else "",
+        "base_step_seconds": state.base_step_seconds,
+        "announcement": announcement(end) if end and state.phase in ENDED else "",
     }
 
 
-def step_tokens(step: DecodeStep) -> list[int]:
-    """Tokens of a step: the base's own, and the draft's that the base accepted."""
-    return [len(step.token_ids) - step.num_accepted, step.num_accepted]
-
-
-def panel_figures(stats: RunStats | None) -> dict[str, str]:
-    """Every figure of the panel as text."""
-    if stats is None:
-        names = ("per_step", "speed", "tokens", "steps", "first_token", "prompt", "images")
-        return dict.fromkeys(names, MISSING)
-    return {
-        "per_step": _number(stats.mean_acceptance_length, 2),
-        "speed": _number(stats.decode_tokens_per_second, 1),
-        "tokens": str(len(stats.token_ids)),
-        "steps": str(len(stats.steps)),
-        "first_token": f"{stats.time_to_first_token_seconds:.2f} s",
-        "prompt": str(stats.num_prompt_tokens),
-        "images": image_tokens_text(stats.image_tokens, stats.num_cached_images),
-    }
-
-
-def image_tokens_text(image_tokens: Sequence[int], num_cached_images: int) -> str:
-    """Tokens of every picture, with their sum when there are several, and how many pictures were
-    not encoded again."""
-    if not image_tokens:
-        return "none"
-    total = str(image_tokens[0])
-    if len(image_tokens) > 1:
-        total = f"{' + '.join(map(str, image_tokens))} = {sum(image_tokens)}"
-    if num_cached_images == 0:
-        return total
-    if num_cached_images == len(image_tokens):
-        return f"{total} (cached)"
-    return f"{total} ({num_cached_images} of {len(image_tokens)} cached)"
-
-
-def figures_line(stats: RunStats, *, speculative: bool) -> str:
+def figures_line(run: TraceRun, image_tokens: Sequence[int], end: TraceEnd) -> str:
     """The line that stays under an answer."""
-    parts = [_count(len(stats.token_ids), "token")]
-    if stats.decode_tokens_per_second is not None:
-        parts.append(f"{stats.decode_tokens_per_second:.1f} tok/s")
-    if stats.mean_acceptance_length is not None:
-        parts.append(f"{stats.mean_acceptance_length:.1f} tokens per step")
-    parts.append(f"first token {stats.time_to_first_token_seconds:.2f} s")
-    if stats.image_tokens:
-        parts.append(_count(sum(stats.image_tokens), "image token"))
-    parts.append("EAGLE-3" if speculative else "base alone")
+    summary: TraceSummary = end.summary
+    parts = [_count(end.num_tokens, "token")]
+    if summary.decode_tokens_per_second is not None:
+        parts.append(f"{summary.decode_tokens_per_second:.1f} tok/s")
+    if summary.mean_acceptance_length is not None:
+        parts.append(f"{summary.mean_acceptance_length:.1f} tokens per step")
+    if summary.time_to_first_token_seconds is not None:
+        parts.append(f"first token {summary.time_to_first_token_seconds:.2f} s")
+    if image_tokens:
+        parts.append(_count(sum(image_tokens), "image token"))
+    parts.append("EAGLE-3" if run.mode == "eagle" else "base alone")
     endings = {"length": "cut at the longest answer allowed", "cancelled": "stopped"}
-    parts += [endings[stats.finish_reason]] if stats.finish_reason in endings else []
+    parts += [endings[end.reason]] if end.reason in endings else []
     return " · ".join(parts)
 
 
-def announcement(stats: RunStats) -> str:
+def announcement(end: TraceEnd) -> str:
     """What a screen reader says once, when an answer is there."""
-    start = "Answer stopped" if stats.finish_reason == "cancelled" else "Answer ready"
-    parts = [f"{start}: {_count(len(stats.token_ids), 'token')} in {stats.total_seconds:.1f} s"]
-    if stats.mean_acceptance_length is not None:
-        parts.append(f"{stats.mean_acceptance_length:.1f} tokens per step")
+    start = "Answer stopped" if end.reason == "cancelled" else "Answer ready"
+    parts = [f"{start}: {_count(end.num_tokens, 'token')} in {end.elapsed_seconds:.1f} s"]
+    if end.summary.mean_acceptance_length is not None:
+        parts.append(f"{end.summary.mean_acceptance_length:.1f} tokens per step")
     return ", ".join(parts) + "."
 
 
@@ -175,10 +148,6 @@ def file_url(path: Path) -> str:
 def notice(text: str) -> str:
     """A sentence above the composer; empty for none."""
     return f'<p role="alert">{html.escape(text)}</p>' if text else ""
-
-
-def _number(value: float | None, digits: int) -> str:
-    return MISSING if value is None else f"{value:.{digits}f}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_UPLOAD = "20mb"
-# In this order: the rules for narrow screens come last and win.
-STYLES = ("page.css", "chat.css", "panel.css", "drawer.css", "narrow.css")
-
 # gr.HTML compiles its templates in the browser ('unsafe-eval') and Gradio's own page has inline
 # scripts and styles. Nothing may come from another host, least of all a picture that an answer
 # names: its address could carry the conversation away.
@@ -107,16 +105,21 @@ def create_app(page: gr.Blocks, pictures: Path) -> FastAPI:
     import gradio as gr
     from fastapi import FastAPI
 
-    from vlm.ui.blocks import PAGE_FOLDER, asset
+    from vlm.ui.assets import PAGE_FOLDER, asset, page_head
     from vlm.ui.theme import eagle_theme
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(SecurityHeaders)
     gr.set_static_paths([pictures])
+    process = uuid.uuid4().hex  # another one: the page's session is gone
+
+    @app.get("/healthz")
+    def healthz() -> dict[str, str]:
+        return {"server": process}
+
     options: dict[str, Any] = {
         "theme": eagle_theme(),
-        # Not `css=`: Gradio rewrites the selectors given there, and those in @media differently.
-        "head": f"<style>{''.join(map(asset, STYLES))}</style>",
+        "head": page_head(),
         "js": asset("page.js"),
         "favicon_path": str(PAGE_FOLDER / "favicon.svg"),
         "footer_links": [],

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from eagle.types import DecodeStep
+import torch
+
+from eagle.types import DecodeStep, StepTree
+from vlm.compare import MODES, CompareRequest, Comparison, LegEvent, Side
 from vlm.config import Settings
-from vlm.events import Event, GenerationFinished, PrefillFinished, StepDecoded
+from vlm.environment import Environment
+from vlm.events import Event, GenerationFinished, PrefillFinished, PromptReady, StepDecoded
+from vlm.identity import Verdict
 from vlm.metrics import RunStats
 from vlm.pipeline import PipelineInfo
 from vlm.requests import GenerationRequest
+from vlm.trace import Mode, TraceImage, TracePhase, TraceRun
 
 INFO = PipelineInfo(
     base_name="tiny-base",
@@ -26,14 +33,50 @@ INFO = PipelineInfo(
 WORDS = ("The", "picture", "shows", "a", "**red**", "apple", "beside", "a", "blue", "cup")
 
 
+PHASES = (
+    TracePhase("pictures", 0.0, 0.0),
+    TracePhase("prompt", 0.0, 0.0),
+    TracePhase("vision", 0.0, 0.0),
+    TracePhase("merge", 0.0, 0.0),
+)
+ENVIRONMENT = Environment.current(torch.device("cpu"))
+
+
+def word_of(token: int) -> str:
+    return WORDS[token % len(WORDS)] + " "
+
+
 def scripted_steps(accepted: Sequence[int]) -> tuple[DecodeStep, ...]:
     """The prefill's step, then one step an entry with that many draft tokens accepted."""
     steps = [DecodeStep(0, (0,), 0, 0, 0.0, 0.05)]
     for index, count in enumerate(accepted, start=1):
         ids = tuple(range(100 * index, 100 * index + count + 1))
         finish = "eos" if index == len(accepted) else None
-        steps.append(DecodeStep(index, ids, 7, count, 0.001, 0.01, finish))
+        tree = scripted_tree(steps[-1].token_ids[-1], ids)
+        steps.append(DecodeStep(index, ids, 7, count, 0.001, 0.01, finish, tree=tree))
     return tuple(steps)
+
+
+def scripted_tree(root: int, ids: tuple[int, ...]) -> StepTree:
+    """A chain of seven nodes below the root: those that `ids` kept, then refused ones."""
+    accepted, target = ids[:-1], ids[-1]
+    refused = tuple(range(target + 1, target + 8 - len(accepted)))
+    num_nodes = 1 + len(accepted) + len(refused)
+    return StepTree(
+        token_ids=(root, *accepted, *refused),
+        parents=tuple(range(-1, num_nodes - 1)),
+        draft_probabilities=(1.0, *(0.8,) * (num_nodes - 1)),
+        target_probabilities=(1.0, *(0.9,) * len(accepted), *(0.05,) * len(refused)),
+        path=tuple(range(len(ids))),
+        target_token=target,
+        target_probability=0.7,
+        target_rank=2,
+    )
+
+
+def tree_tokens(tree: StepTree) -> tuple[int, ...]:
+    """The tokens whose texts go with a tree."""
+    return (*tree.token_ids, tree.target_token)
 
 
 def plain_steps(steps: Sequence[DecodeStep]) -> tuple[DecodeStep, ...]:
@@ -62,6 +105,29 @@ class FakePipeline:
     most_running: int = 0
     num_closed_early: int = 0
 
+    def perform(self, job: GenerationRequest | CompareRequest) -> Iterator[Any]:
+        if isinstance(job, CompareRequest):
+            return self.compare(job)
+        return self.run(job)
+
+    def compare(self, job: CompareRequest) -> Iterator[LegEvent | Comparison]:
+        """Every leg as `run`, then a result in which both said the same."""
+        legs: dict[Mode, list[RunStats]] = {"base": [], "eagle": []}
+        for leg, letter in enumerate(job.order):
+            mode = MODES[letter]
+            for event in self.run(replace(job.request, use_eagle=mode == "eagle")):
+                if isinstance(event, GenerationFinished):
+                    legs[mode].append(event.stats)
+                yield LegEvent(leg, mode, event)
+        same = len(legs["base"][0].token_ids)
+        yield Comparison(
+            order=job.order,
+            verdict=Verdict("identical", same, same),
+            base=Side.of(legs["base"]),
+            eagle=Side.of(legs["eagle"]),
+            acceptance=legs["eagle"][0].acceptance,
+        )
+
     def run(self, request: GenerationRequest) -> Iterator[Event]:
         self.requests.append(request)
         self.num_running += 1
@@ -81,7 +147,17 @@ class FakePipeline:
         steps = scripted_steps(self.accepted)
         speculative = request.use_eagle and self.info.draft_name is not None
         steps = steps if speculative else plain_steps(steps)
-        images = tuple(64 for message in request.messages for _ in message.images)
+        pictures = [picture for message in request.messages for picture in message.images]
+        images = tuple(
+            TraceImage(
+                index, 224, 224, (1, 16, 16), 64, 4, 256, is_cached=index + 1 < len(pictures)
+            )
+            for index in range(len(pictures))
+        )
+        yield PromptReady(
+            self._trace_run(request, speculative, 30 + 64 * len(images)), images, PHASES
+        )
+        image_tokens = tuple(image.num_tokens for image in images)
         text, times = "", []
         for step in steps:
             if self.error is not None and self.error_at == step.index:
@@ -90,20 +166,44 @@ class FakePipeline:
             time.sleep(self.step_seconds)
             times.append(time.perf_counter() - started)
             if step.index == 0:
-                yield PrefillFinished(30 + sum(images), images, 0.02, 0.05, speculative)
-            delta = "".join(f"{WORDS[token % len(WORDS)]} " for token in step.token_ids)
-            text += delta
-            yield StepDecoded(step, delta, times[-1])
+                yield PrefillFinished(30 + sum(image_tokens), image_tokens, 0.02, 0.0, speculative)
+            pieces = tuple(word_of(token) for token in step.token_ids)
+            text += "".join(pieces)
+            texts = () if step.tree is None else tuple(map(word_of, tree_tokens(step.tree)))
+            yield StepDecoded(step, "".join(pieces), times[-1], pieces, texts)
         yield GenerationFinished(
             RunStats(
                 text=text,
                 token_ids=tuple(token for step in steps for token in step.token_ids),
-                num_prompt_tokens=30 + sum(images),
-                image_tokens=images,
+                num_prompt_tokens=30 + sum(image_tokens),
+                image_tokens=image_tokens,
                 steps=steps,
                 time_to_first_token_seconds=times[0],
                 decode_seconds=times[-1] - times[0],
                 total_seconds=times[-1],
                 finish_reason="eos",
             )
+        )
+
+    def _trace_run(
+        self, request: GenerationRequest, speculative: bool, num_tokens: int
+    ) -> TraceRun:
+        reason = None if speculative else "The draft is switched off for this answer."
+        return TraceRun(
+            id="scripted",
+            started="2026-01-01T00:00:00+00:00",
+            mode="eagle" if speculative else "base",
+            speculation_off_reason=reason,
+            base=self.info.base_name,
+            draft=self.info.draft_name,
+            device=self.info.device,
+            dtype=self.info.dtype,
+            visual_engine=self.info.visual_engine,
+            tree=self.settings.tree if speculative else None,
+            sampling=request.sampling,
+            max_new_tokens=request.max_new_tokens,
+            question=request.messages[-1].text,
+            num_prompt_tokens=num_tokens,
+            prompt_sha256="0" * 64,
+            environment=ENVIRONMENT,
         )

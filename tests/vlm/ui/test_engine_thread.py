@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.vlm.ui.fakes import FakePipeline
-from vlm.events import GenerationFinished, PrefillFinished, StepDecoded
+from vlm.events import GenerationFinished, PrefillFinished, PromptReady, StepDecoded
 from vlm.requests import ChatMessage, GenerationRequest
 from vlm.ui.engine_thread import EngineThread
 
@@ -38,7 +38,7 @@ def test_events_arrive_in_order_and_complete() -> None:
         run = engine.submit(request())
         assert run.wait(TIMEOUT)
         kinds = [type(event) for event in run.drain()]
-    assert kinds == [PrefillFinished, *3 * [StepDecoded], GenerationFinished]
+    assert kinds == [PromptReady, PrefillFinished, *3 * [StepDecoded], GenerationFinished]
     assert run.drain() == []
 
 
@@ -108,7 +108,7 @@ def test_a_slow_reader_does_not_slow_the_engine() -> None:
     with EngineThread(FakePipeline(accepted=[1] * 300)) as engine:
         run = engine.submit(request())
         assert run.wait(TIMEOUT)  # nobody has read anything yet
-        assert len(run.drain()) == 303
+        assert len(run.drain()) == 304
 
 
 def test_closing_stops_the_current_run_and_drops_the_waiting_ones() -> None:

@@ -12,15 +12,18 @@ from typing import Any
 
 import gradio as gr
 import pytest
+import torch
 
 from tests.vlm.ui.fakes import INFO, FakePipeline
 from visual_encoder.errors import ImageRefused
-from vlm.ui import handlers as handlers_module
+from vlm.trace import assemble, from_line
+from vlm.ui.answers import KEEP, PageUpdate
 from vlm.ui.controls import Controls
 from vlm.ui.conversation import Turn
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.examples import Example
-from vlm.ui.handlers import KEEP, Handlers, PageUpdate
+from vlm.ui.handlers import Handlers
+from vlm.ui.watching import UPDATES_PER_SECOND
 
 EXAMPLE = Example(Path("/examples/cat.png"), "What is this?")
 VISITOR = gr.Request(session_hash="visitor")
@@ -107,14 +110,16 @@ def test_the_panel_gets_every_step_once_and_all_of_them_at_the_end(
     pipeline.step_seconds = 0.02
     updates = collect(handlers, handlers.ask(VISITOR, message("Hello"), (), *controls(pipeline)))
     *live, last = [update.panel for update in updates if update.panel is not KEEP]
-    seen: list[list[int]] = []
+    seen: list[str] = []
     for payload in live:
         assert payload["from"] == len(seen)
-        seen += payload["steps"]
-    everything = [[1, 0], *([1, count] for count in pipeline.accepted)]
+        seen += payload["lines"].splitlines()
+    everything = last["lines"].splitlines()
     assert last["from"] == 0
-    assert last["steps"] == everything
-    assert last["steps"][: len(seen)] == seen
+    assert everything[: len(seen)] == seen
+    trace = assemble(map(from_line, everything))
+    assert [step.num_accepted for step in trace.steps] == [0, *pipeline.accepted]
+    assert trace.end.text == updates[-1].conversation[0].answer
     assert len({payload["run"] for payload in [*live, last]}) == 1
 
 
@@ -126,7 +131,7 @@ def test_updates_are_no_more_frequent_than_the_cap(
     started = time.monotonic()
     updates = collect(handlers, handlers.ask(VISITOR, message("Hello"), (), *controls(pipeline)))
     seconds = time.monotonic() - started
-    assert len(updates) <= 2 + seconds * handlers_module.UPDATES_PER_SECOND
+    assert len(updates) <= 2 + seconds * UPDATES_PER_SECOND
 
 
 def test_the_history_is_sent_again_with_its_pictures(
@@ -244,7 +249,7 @@ def test_stop_ends_the_answer_and_keeps_what_there_is(
         asked = handlers.ask(VISITOR, message("Hello"), (), *controls(pipeline))
         stopped_at = 0.0
         async for update in follow(handlers, asked):
-            if not stopped_at and update.panel is not KEEP and update.panel["steps"]:
+            if not stopped_at and update.panel is not KEEP and '"step"' in update.panel["lines"]:
                 handlers.stop(OTHER)  # another visitor's Stop does nothing
                 assert not engine.is_idle
                 handlers.stop(VISITOR)
@@ -256,7 +261,7 @@ def test_stop_ends_the_answer_and_keeps_what_there_is(
     assert last.conversation[0].answer
     assert last.conversation[0].figures.endswith("stopped")
     assert last.panel["phase"] == "stopped"
-    assert 0 < len(last.panel["steps"]) < 1000
+    assert 0 < last.panel["lines"].count('"type":"step"') < 1000
 
 
 def test_a_second_visitor_sees_that_he_waits(handlers: Handlers, pipeline: FakePipeline) -> None:
@@ -342,3 +347,14 @@ def test_switching_eagle_updates_chip_and_panel(handlers: Handlers) -> None:
     chip, panel = handlers.show_mode(VISITOR, False)
     assert "EAGLE-3 off" in chip
     assert "EAGLE-3 is off" in panel["mode"]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory.")])
+def test_want_of_memory_names_what_to_lower(
+    handlers: Handlers, pipeline: FakePipeline, error: Exception
+) -> None:
+    pipeline.error, pipeline.error_at = error, 2
+    updates = collect(handlers, handlers.ask(VISITOR, message("Hello"), (), *controls(pipeline)))
+    (turn,) = updates[-1].conversation
+    assert "Lower “At most, a picture”" in turn.problem
+    assert turn.answer  # what there was is kept

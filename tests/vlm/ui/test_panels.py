@@ -3,100 +3,107 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from eagle.types import DecodeStep
-from tests.vlm.ui.fakes import INFO, plain_steps, scripted_steps
-from vlm.metrics import RunStats
+from tests.vlm.ui.fakes import INFO, FakePipeline
+from vlm.metrics import EndReason
+from vlm.requests import ChatMessage, GenerationRequest
+from vlm.trace import Mode, TraceEnd, TraceRun, assemble, from_line
+from vlm.trace_recording import TraceRecorder
 from vlm.ui import panels
 from vlm.ui.examples import Example, load_examples
 
 
-def stats(
-    steps: tuple[DecodeStep, ...] = scripted_steps((2, 0, 4)),
-    image_tokens: tuple[int, ...] = (64,),
-    finish_reason: str = "eos",
-) -> RunStats:
-    ids = tuple(token for step in steps for token in step.token_ids)
-    return RunStats("text", ids, 94, image_tokens, steps, 0.42, 0.25, 0.67, finish_reason)
+def recorded(*, accepted: Sequence[int] = (2, 0, 4), use_eagle: bool = True) -> TraceRecorder:
+    recorder = TraceRecorder()
+    question = ChatMessage("user", "Hello", (Path("/a.png"),))
+    for event in FakePipeline(accepted=accepted).perform(
+        GenerationRequest((question,), use_eagle=use_eagle)
+    ):
+        recorder.add(event)
+    return recorder
+
+
+def ended(reason: EndReason = "eos", **changes: float | None) -> TraceEnd:
+    """An end with round figures."""
+    end = recorded().end()
+    summary = replace(
+        end.summary,
+        decode_tokens_per_second=36.0,
+        time_to_first_token_seconds=0.42,
+        mean_acceptance_length=3.0,
+    )
+    return replace(end, reason=reason, elapsed_seconds=0.67, summary=replace(summary, **changes))
+
+
+def run(mode: Mode = "eagle") -> TraceRun:
+    found = recorded(use_eagle=mode == "eagle").run
+    assert found is not None
+    return found
 
 
 def state(phase: str = "decoding") -> panels.PanelState:
-    return panels.PanelState(run=3, phase=phase, mode="a mode", max_tokens_per_step=5)
+    return panels.PanelState(3, phase, "a mode", max_tokens_per_step=5, base_step_seconds=0.02)
 
 
 def test_the_line_under_an_answer() -> None:
-    line = panels.figures_line(stats(), speculative=True)
-    assert line == (
+    assert panels.figures_line(run(), (64,), ended()) == (
         "10 tokens · 36.0 tok/s · 3.0 tokens per step · first token 0.42 s · "
         "64 image tokens · EAGLE-3"
     )
 
 
 def test_the_line_without_draft_or_picture_says_so() -> None:
-    steps = plain_steps(scripted_steps((1,)))
-    line = panels.figures_line(stats(steps, image_tokens=()), speculative=False)
-    assert line == "3 tokens · 8.0 tok/s · first token 0.42 s · base alone"
+    end = ended(mean_acceptance_length=None)
+    line = panels.figures_line(run("base"), (), end)
+    assert line == "10 tokens · 36.0 tok/s · first token 0.42 s · base alone"
 
 
 def test_the_line_of_an_answer_of_one_token_has_no_speed() -> None:
-    line = panels.figures_line(stats(scripted_steps(()), ()), speculative=True)
-    assert line == "1 token · first token 0.42 s · EAGLE-3"
+    recorder = recorded(accepted=())
+    line = panels.figures_line(run(), (), recorder.end())
+    assert line.startswith("1 token · first token")
+    assert "tok/s" not in line
 
 
 @pytest.mark.parametrize(
     ("reason", "ending"),
     [("length", "cut at the longest answer allowed"), ("cancelled", "stopped"), ("eos", "EAGLE-3")],
 )
-def test_the_line_says_why_an_answer_ended_early(reason: str, ending: str) -> None:
-    assert panels.figures_line(stats(finish_reason=reason), speculative=True).endswith(ending)
+def test_the_line_says_why_an_answer_ended_early(reason: EndReason, ending: str) -> None:
+    assert panels.figures_line(run(), (), ended(reason)).endswith(ending)
 
 
-def test_a_step_is_split_into_base_and_draft_tokens() -> None:
-    steps = [panels.step_tokens(step) for step in scripted_steps((2, 0))]
-    assert steps == [[1, 0], [1, 2], [1, 0]]
-    cut = DecodeStep(5, (7, 8), 7, 2, 0.0, 0.0, "length")
-    assert panels.step_tokens(cut) == [0, 2]  # the base's own token was cut off
+def test_a_payload_holds_only_the_new_lines() -> None:
+    recorder = recorded()
+    end = recorder.end()
+    whole = panels.panel_payload(state(), recorder.records, end)
+    assert assemble(map(from_line, whole["lines"].splitlines())) == recorder.trace()
+    rest = panels.panel_payload(state(), recorder.records, end, first=3)
+    assert rest["from"] == 3
+    assert rest["lines"].splitlines() == whole["lines"].splitlines()[3:]
+    assert rest["run"] == 3
+    assert rest["summary"]["mean_acceptance_length"] == 3.0
+    assert rest["announcement"] == ""
+    json.dumps(rest)
 
 
-def test_a_payload_holds_only_the_new_steps() -> None:
-    payload = panels.panel_payload(state(), stats(), first_step=2)
-    assert payload["from"] == 2
-    assert payload["steps"] == [[1, 0], [1, 4]]
-    assert payload["run"] == 3
-    assert payload["figures"]["per_step"] == "3.00"
-    assert payload["announcement"] == ""
-    json.dumps(payload)
-
-
-def test_payload_without_figures() -> None:
-    payload = panels.panel_payload(state("waiting"), None)
-    assert payload["steps"] == []
+def test_a_payload_before_the_first_token() -> None:
+    payload = panels.panel_payload(state("waiting"))
+    assert payload["lines"] == ""
+    assert payload["summary"] is None
     assert payload["phase_text"] == "Waiting for the engine"
-    assert set(payload["figures"]) == set(panels.panel_figures(stats()))
-    assert set(payload["figures"].values()) == {panels.MISSING}
 
 
 def test_the_end_is_announced_once_as_a_sentence() -> None:
-    payload = panels.panel_payload(state("done"), stats())
+    payload = panels.panel_payload(state("done"), end=ended())
     assert payload["announcement"] == "Answer ready: 10 tokens in 0.7 s, 3.0 tokens per step."
-    stopped = panels.panel_payload(state("stopped"), stats(finish_reason="cancelled"))
+    stopped = panels.panel_payload(state("stopped"), end=ended("cancelled"))
     assert stopped["announcement"].startswith("Answer stopped")
-
-
-def test_image_tokens_of_several_pictures_are_added_up() -> None:
-    assert panels.image_tokens_text((), 0) == "none"
-    assert panels.image_tokens_text((64,), 0) == "64"
-    assert panels.image_tokens_text((64, 80), 0) == "64 + 80 = 144"
-
-
-def test_the_panel_says_which_pictures_were_not_encoded_again() -> None:
-    assert panels.image_tokens_text((64,), 1) == "64 (cached)"
-    assert panels.image_tokens_text((64, 80), 2) == "64 + 80 = 144 (cached)"
-    assert panels.image_tokens_text((64, 80), 1) == "64 + 80 = 144 (1 of 2 cached)"
 
 
 def test_the_mode_says_plainly_when_nothing_speculates() -> None:
