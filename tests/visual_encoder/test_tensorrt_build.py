@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from tests.visual_encoder.conftest import CPU, TinyCheckpoint
+from tests.visual_encoder.random_tower import write_random_tower
 from tests.visual_encoder.test_checkpoint import PUBLISHED_7B
 from visual_encoder import (
     EngineBuildFailed,
@@ -20,7 +20,6 @@ from visual_encoder import (
     EngineUnavailable,
     ImageTokenLimits,
     InvalidLimits,
-    VisionConfig,
 )
 from visual_encoder.__main__ import main
 from visual_encoder.build import build_cached, build_engine, open_engine
@@ -30,7 +29,6 @@ from visual_encoder.onnx_graph import INPUT_NAMES
 from visual_encoder.tensorrt_builder import PlanBuilder
 from visual_encoder.tensorrt_engine import ANY_RTX_GPU, PLAN_FILE, TensorRTBackend
 from visual_encoder.tensorrt_profile import input_shapes
-from visual_encoder.tower import VisionTower
 from visual_encoder.types import PATCH_DIM
 
 trt: Any = pytest.importorskip("tensorrt_rtx", reason="tensorrt-rtx is not installed")
@@ -103,7 +101,7 @@ def test_a_tower_of_the_7bs_size_exports_and_builds() -> None:
 
 
 def export_and_build_7b(tmp_path: Path) -> None:
-    write_7b_tower(tmp_path / "model")
+    write_random_tower(tmp_path / "model", PUBLISHED_7B)
     messages: list[str] = []
     exported = export_cached(
         tmp_path / "model", tmp_path, dtype=torch.bfloat16, on_progress=messages.append
@@ -115,19 +113,6 @@ def export_and_build_7b(tmp_path: Path) -> None:
     with (built.directory / PLAN_FILE).open("rb") as plan:
         assert plan.read(4) == MAGIC
     assert (built.directory / PLAN_FILE).stat().st_size > 1_300_000_000
-
-
-def write_7b_tower(directory: Path) -> None:
-    directory.mkdir()
-    with torch.device("meta"):
-        shapes = VisionTower(VisionConfig.from_dict(PUBLISHED_7B)).state_dict()
-    torch.manual_seed(0)
-    tensors = {
-        f"visual.{name}": torch.empty(tensor.shape, dtype=torch.bfloat16).uniform_(-0.02, 0.02)
-        for name, tensor in shapes.items()
-    }
-    save_file(tensors, directory / "model.safetensors")
-    (directory / "config.json").write_text(json.dumps({"vision_config": PUBLISHED_7B}))
 
 
 def test_the_parser_finds_the_inputs_of_the_export(parsed: PlanBuilder) -> None:
