@@ -18,6 +18,7 @@ from vlm.compare import CompareRequest
 from vlm.config import Settings
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.pipeline import PipelineInfo
+from vlm.preview import PreviewRequest
 from vlm.requests import GenerationRequest
 from vlm.ui import server
 
@@ -42,7 +43,10 @@ class ScriptedPipeline:
         self.info = info
         self.settings = Settings()
 
-    def perform(self, job: GenerationRequest | CompareRequest) -> Iterator[Any]:
+    def perform(self, job: GenerationRequest | CompareRequest | PreviewRequest) -> Iterator[Any]:
+        if isinstance(job, PreviewRequest):
+            yield from self._script("").perform(job)
+            return
         request = job.request if isinstance(job, CompareRequest) else job
         word = request.messages[-1].text.split()[0].lower()
         for event in self._script(word).perform(job):

@@ -202,7 +202,7 @@ def test_several_turns_keep_their_figures(
         ask(page, f"Question {turn}")
         wait_for_answer(page, turn)
     # The history goes along with its pictures, so the second answer counts both.
-    expect(panel_figure(page, "images")).to_have_text("64 + 64 = 128")
+    expect(panel_figure(page, "images")).to_have_text("64 + 64 = 128 (1 of 2 cached)")
 
 
 def test_settings_that_do_not_fit_are_one_sentence_and_keep_the_input(

@@ -20,6 +20,7 @@ PAGE_STYLES = (
     "panel.css",
     "compare.css",
     "learn.css",
+    "encoder_view.css",
     "drawer.css",
     "narrow.css",
 )

@@ -10,6 +10,7 @@ import gradio as gr
 from vlm.ui import panels
 from vlm.ui.assets import asset
 from vlm.ui.controls import Controls
+from vlm.ui.encoder_view import EncoderView
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.examples import Example
 from vlm.ui.handlers import Handlers
@@ -54,6 +55,7 @@ class Parts:
     notice: gr.HTML
     chip: gr.HTML
     race: Race
+    encoder: gr.HTML
     cards: gr.HTML
     new_chat: gr.Button
     use_eagle: gr.Checkbox
@@ -73,6 +75,7 @@ def build_page(engine: EngineThread, examples: tuple[Example, ...]) -> gr.Blocks
         parts = lay_out(engine, examples, handlers, races)
         wire_chat(page, parts, handlers)
         wire_race(page, parts, races)
+        wire_encoder(parts, EncoderView(engine))
     # Closed, so that nobody can go round the queue through the API.
     page.queue(api_open=False)
     return page
@@ -93,6 +96,7 @@ def lay_out(
             )
             chat = conversation_log()
             notice = gr.HTML("", elem_id="ee-notice")
+            encoder = encoder_part()
             composer = composer_box("ee-composer", takes_pictures=info.no_images_reason is None)
         with gr.Column(elem_id="ee-side-column"):
             panel = gr.HTML(
@@ -112,6 +116,7 @@ def lay_out(
         notice=notice,
         chip=chip,
         race=race,
+        encoder=encoder,
         cards=cards,
         new_chat=new_chat,
         use_eagle=use_eagle,
@@ -174,6 +179,16 @@ def learn_page() -> None:
             js_on_load=asset("learn.js"),
             elem_id="ee-story",
         )
+
+
+def encoder_part() -> gr.HTML:
+    """The pictures in the composer as the encoder gets them."""
+    return gr.HTML(
+        {},
+        html_template=asset("encoder_view.html"),
+        js_on_load=asset("encoder_view.js"),
+        elem_id="ee-encoder",
+    )
 
 
 def composer_box(elem_id: str, *, takes_pictures: bool) -> gr.MultimodalTextbox:
@@ -246,6 +261,13 @@ def wire_chat(page: gr.Blocks, parts: Parts, handlers: Handlers) -> None:
         handlers.show_mode, parts.use_eagle, [parts.chip, parts.panel], **AT_ONCE
     )
     page.unload(handlers.leave)
+
+
+def wire_encoder(parts: Parts, view: EncoderView) -> None:
+    """Connect what waits in the composer, and the limits, with `view`."""
+    *_, per_image = parts.controls
+    inputs = [parts.composer, parts.conversation, *parts.controls]
+    parts.encoder.look(view.look, inputs, [parts.encoder, per_image], **AT_ONCE)
 
 
 def wire_race(page: gr.Blocks, parts: Parts, races: RaceHandlers) -> None:

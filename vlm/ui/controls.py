@@ -48,6 +48,13 @@ class Controls:
         use_eagle, temperature, top_p, *whole = values
         return cls(bool(use_eagle), float(temperature), float(top_p), *map(int, whole))
 
+    @property
+    def limits(self) -> ImageTokenLimits:
+        """Raises `InvalidLimits` when they contradict each other."""
+        return ImageTokenLimits(
+            self.min_image_tokens, self.max_image_tokens, self.max_image_tokens_per_image
+        )
+
     def values(self) -> tuple[Any, ...]:
         return astuple(self)
 
@@ -61,7 +68,5 @@ class Controls:
             max_new_tokens=self.max_new_tokens,
             use_eagle=self.use_eagle,
             ignore_eos=settings.ignore_eos,
-            limits=ImageTokenLimits(
-                self.min_image_tokens, self.max_image_tokens, self.max_image_tokens_per_image
-            ),
+            limits=self.limits,
         )

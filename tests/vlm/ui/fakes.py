@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from PIL import Image
 
 from eagle.types import DecodeStep, StepTree
 from vlm.compare import MODES, CompareRequest, Comparison, LegEvent, Side
@@ -17,6 +19,7 @@ from vlm.events import Event, GenerationFinished, PrefillFinished, PromptReady, 
 from vlm.identity import Verdict
 from vlm.metrics import RunStats
 from vlm.pipeline import PipelineInfo
+from vlm.preview import EncoderPreview, PicturePreview, PreviewRequest
 from vlm.requests import GenerationRequest
 from vlm.trace import Mode, TraceImage, TracePhase, TraceRun
 
@@ -40,6 +43,15 @@ PHASES = (
     TracePhase("merge", 0.0, 0.0),
 )
 ENVIRONMENT = Environment.current(torch.device("cpu"))
+
+
+def grey_png() -> bytes:
+    buffer = io.BytesIO()
+    Image.linear_gradient("L").resize((224, 224)).convert("RGB").save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+GREY_PNG = grey_png()
 
 
 def word_of(token: int) -> str:
@@ -101,14 +113,45 @@ class FakePipeline:
     error_at: int = -1  # -1: before the prefill
     before_step: Callable[[int], None] = lambda index: None
     requests: list[GenerationRequest] = field(default_factory=list)
+    previews: list[PreviewRequest] = field(default_factory=list)
     num_running: int = 0
     most_running: int = 0
     num_closed_early: int = 0
 
-    def perform(self, job: GenerationRequest | CompareRequest) -> Iterator[Any]:
+    def perform(self, job: GenerationRequest | CompareRequest | PreviewRequest) -> Iterator[Any]:
+        if isinstance(job, PreviewRequest):
+            return iter((self.preview(job),))
         if isinstance(job, CompareRequest):
             return self.compare(job)
         return self.run(job)
+
+    def preview(self, job: PreviewRequest) -> EncoderPreview:
+        """Every picture becomes 64 tokens, as in an answer."""
+        self.previews.append(job)
+        pictures = [(m is job.messages[-1]) for m in job.messages for _ in m.images]
+        return EncoderPreview(
+            pictures=tuple(
+                PicturePreview(
+                    GREY_PNG,
+                    1920,
+                    1080,
+                    224,
+                    224,
+                    (16, 16),
+                    64,
+                    "--max-image-tokens-per-image",
+                    not is_new,
+                    is_new,
+                )
+                for is_new in pictures
+            ),
+            num_prompt_tokens=30 + 64 * len(pictures),
+            tokens_left=4096 - 30 - 64 * len(pictures),
+            over_input=0,
+            vision_seconds=0.02,
+            prefill_seconds=0.4,
+            kv_bytes=3 * 2**20,
+        )
 
     def compare(self, job: CompareRequest) -> Iterator[LegEvent | Comparison]:
         """Every leg as `run`, then a result in which both said the same."""
