@@ -33,7 +33,7 @@ def engine(pair: tuple[str, str]) -> Iterator[EngineProcess]:
 
 
 def token_ids(engine: EngineProcess | VlmPipeline) -> tuple[int, ...]:
-    *_, last = engine.perform(REQUEST)
+    *_, last = engine.perform(REQUEST) if isinstance(engine, EngineProcess) else engine.run(REQUEST)
     assert isinstance(last, GenerationFinished)
     return last.stats.token_ids
 
