@@ -87,6 +87,10 @@ class EngineProcess:
             if running:
                 self._cancel()
 
+    def kill(self) -> None:
+        """End the child at once, from any thread; a job under way raises `EngineLost`."""
+        self._process.kill()
+
     def _cancel(self) -> None:
         """Stop the current request and skip what the child had already sent of it."""
         self._send(CANCEL)

@@ -73,16 +73,16 @@ EagleEye.Lane = class {
 };
 
 // A finished race: both runs side by side on one clock, with its controls. `race` is
-// {base, eagle: Trace, sentences: [..], order, identical}.
+// {base, eagle: Trace, sentences: [..], order, identical}. speeds: [[factor, name]].
 EagleEye.Replay = class {
-  constructor(host) {
+  constructor(host, speeds = [[1, "1×"], [0.25, "¼×"]]) {
     this.host = host;
     this.lanes = {
       base: new EagleEye.Lane("Base alone", new EagleEye.Selection()),
       eagle: new EagleEye.Lane("Base + EAGLE-3", new EagleEye.Selection()),
     };
     this.clock = new EagleEye.Clock((time, isPlaying) => this.draw(time, isPlaying));
-    this.controls = this.makeControls();
+    this.controls = this.makeControls(speeds);
     const lanes = EagleEye.make("div", "ee-lanes", this.lanes.base.element, this.lanes.eagle.element);
     host.classList.add("ee-replay");
     host.append(lanes, this.controls);
@@ -90,7 +90,7 @@ EagleEye.Replay = class {
     this.showControls(false);
   }
 
-  makeControls() {
+  makeControls(choices) {
     this.playButton = EagleEye.make("button", "ee-play");
     this.playButton.type = "button";
     this.playButton.addEventListener("click", () => this.toggle());
@@ -105,7 +105,7 @@ EagleEye.Replay = class {
     const speeds = EagleEye.make("div", "ee-speeds");
     speeds.setAttribute("role", "group");
     speeds.setAttribute("aria-label", "Speed of the replay");
-    for (const [speed, name] of [[1, "1×"], [0.25, "¼×"]]) {
+    for (const [speed, name] of choices) {
       const button = EagleEye.make("button", "", name);
       button.type = "button";
       button.dataset.speed = speed;
@@ -125,12 +125,12 @@ EagleEye.Replay = class {
   }
 
   // Take a finished race and play it from the start.
-  load(race, { play = true } = {}) {
+  load(race, { play = true, speed = 1 } = {}) {
     this.race = race;
     this.clock.duration = Math.max(race.base.seconds, race.eagle.seconds);
     this.slider.max = this.clock.duration;
     this.showControls(true);
-    this.setSpeed(1);
+    this.setSpeed(speed);
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.clock.pause();
     this.clock.seek(play && !still ? 0 : this.clock.duration);
