@@ -83,7 +83,6 @@ class Kiosk {
   }
 
   open() {
-    this.show("attract");
     this.attract.play();
     this.connection.start();
     this.loadReplays();

@@ -39,7 +39,11 @@ export class Staff {
       timer = setTimeout(() => this.open(), HOLD_MILLISECONDS);
     });
     for (const kind of ["pointerup", "pointerleave", "pointercancel"]) corner.addEventListener(kind, release);
-    corner.addEventListener("keydown", (event) => event.key === "Enter" && this.open());
+    corner.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault(); // or the same key would send an empty PIN
+      this.open();
+    });
   }
 
   makePad() {

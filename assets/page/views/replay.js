@@ -119,7 +119,7 @@ EagleEye.Replay = class {
   // Show a race that is still being run: whatever there is of both, without a clock.
   live(race) {
     this.race = race;
-    this.clock.pause();
+    this.clock.isPlaying = false; // not pause(), which would draw the clock's moment
     this.showControls(false);
     for (const name of ["base", "eagle"]) if (race[name]) this.lanes[name].show(race[name], Infinity, race.maxTokens);
   }
@@ -138,7 +138,7 @@ EagleEye.Replay = class {
   }
 
   clear() {
-    this.clock.pause();
+    this.clock.isPlaying = false;
     this.race = null;
     this.showControls(false);
     for (const lane of Object.values(this.lanes)) lane.show(new EagleEye.Trace());
