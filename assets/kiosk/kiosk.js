@@ -170,8 +170,9 @@ class Kiosk {
 
   async openCamera() {
     this.show("camera");
+    find(".k-shoot").disabled = true;
     try {
-      await this.camera.open();
+      if (await this.camera.open()) find(".k-shoot").disabled = false;
     } catch {
       this.refuse("The camera cannot be used here. Please choose a picture instead.");
     }

@@ -29,7 +29,9 @@ export class Start {
       return button;
     });
     this.start.querySelector(".k-cards").append(...cards);
-    if (!this.config.takes_pictures) this.start.querySelector("h1").textContent = "Pick a question";
+    if (this.config.takes_pictures) return;
+    this.start.querySelector("h1").textContent = "Pick a question";
+    document.querySelectorAll(".k-again").forEach((again) => (again.textContent = "Another question"));
   }
 
   makeFiles() {

@@ -98,7 +98,7 @@ EagleEye.Replay = class {
     Object.assign(this.slider, { type: "range", min: 0, step: 0.001, value: 0 });
     this.slider.setAttribute("aria-label", "Moment of the replay, in seconds");
     this.slider.addEventListener("input", () => {
-      this.clock.pause();
+      this.clock.isPlaying = false; // not pause(), which would put the slider back first
       this.clock.seek(Number(this.slider.value));
     });
     this.time = EagleEye.make("output", "ee-replay-time");
@@ -128,7 +128,7 @@ EagleEye.Replay = class {
   load(race, { play = true, speed = 1 } = {}) {
     this.race = race;
     this.clock.duration = Math.max(race.base.seconds, race.eagle.seconds);
-    this.slider.max = this.clock.duration;
+    this.slider.max = Math.ceil(1000 * this.clock.duration) / 1000; // a step below would not be the end
     this.showControls(true);
     this.setSpeed(speed);
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
