@@ -148,6 +148,7 @@ def serve(connection: Connection, settings: Settings) -> None:
             # A cancel that came after the last event has nothing left to stop.
             if message != CANCEL:
                 answer(connection, pipeline, message)
+            del message  # with its pictures, while the next one is awaited
     except (EOFError, OSError):
         return
 

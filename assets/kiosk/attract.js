@@ -30,6 +30,7 @@ export class Attract {
 
   static async fetch(address) {
     const [trace, picture] = await Promise.all([fetch(`${address}/trace`), fetch(`${address}/picture`)]);
+    if (!trace.ok || !picture.ok) throw new Error(`no recording at ${address}`);
     const [base, eagle] = EagleEye.Trace.parse(await trace.text());
     return { base, eagle, picture: URL.createObjectURL(await picture.blob()) };
   }

@@ -27,9 +27,9 @@ class Kiosk {
     this.screens = Object.fromEntries([...document.querySelectorAll("main > section")].map((one) => [one.id, one]));
     this.attract = new Attract(this.screens.attract, config.attract_seconds);
     this.start = new Start(this.screens, config, {
-      card: (number) => this.askCard(number),
-      picture: (picture) => this.guard(() => this.takePicture(picture)),
-      question: (asked) => this.askOwn(asked),
+      card: (number) => this.when("start", () => this.askCard(number)),
+      picture: (picture) => this.when("start", () => this.takePicture(picture)),
+      question: (asked) => this.when("start", () => this.askOwn(asked)),
       problem: (sentence) => this.showBanner(sentence),
     });
     this.camera = new Camera(find("video"));
@@ -52,13 +52,13 @@ class Kiosk {
 
   listen() {
     this.screens.attract.addEventListener("click", () => this.guard(() => this.begin()));
-    this.on(".k-camera-button", () => this.guard(() => this.openCamera()));
-    this.on(".k-shoot", () => this.guard(async () => this.takePicture(await this.camera.shoot())));
-    this.on(".k-back", () => this.showStart());
-    this.on(".k-stop", () => this.guard(() => this.stop()));
-    this.on(".k-again", () => this.machine.to("start"));
-    this.on(".k-race", () => this.guard(() => this.runRace()));
-    this.on(".k-done", () => this.wipe());
+    this.on(".k-camera-button", "start", () => this.openCamera());
+    this.on(".k-shoot", "start", async () => this.takePicture(await this.camera.shoot()));
+    this.on(".k-back", "start", () => this.showStart());
+    this.on(".k-stop", "busy", () => this.stop());
+    this.on(".k-again", "read", () => this.machine.to("start"));
+    this.on(".k-race", "read", () => this.runRace());
+    document.querySelectorAll(".k-done").forEach((button) => button.addEventListener("click", () => this.wipe()));
     find(".k-camera-button").hidden = !(this.config.takes_pictures && Camera.isOffered);
     find(".k-race").hidden = !this.config.can_race;
     find(".k-privacy p").hidden = !this.config.takes_pictures;
@@ -69,17 +69,23 @@ class Kiosk {
       });
     }
     addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && this.machine.state === "busy") this.guard(() => this.stop());
+      if (event.key === "Escape") this.when("busy", () => this.stop());
     });
     for (const kind of ["contextmenu", "dragstart"]) addEventListener(kind, (event) => event.preventDefault());
-    addEventListener("pagehide", () => this.visit && this.server.end(this.visit.id));
+    addEventListener("pagehide", () => this.visit && this.server.end(this.visit.id).catch(() => {}));
     // A fault of our own must not leave a screen that answers nothing.
     addEventListener("unhandledrejection", () => this.fault());
     addEventListener("error", () => this.fault());
   }
 
-  on(selector, act) {
-    document.querySelectorAll(selector).forEach((button) => button.addEventListener("click", act));
+  on(selector, state, act) {
+    const click = () => this.when(state, act);
+    document.querySelectorAll(selector).forEach((button) => button.addEventListener("click", click));
+  }
+
+  // What comes too late, a second tap or a file chosen after the visit ended, does nothing.
+  when(state, act) {
+    if (this.machine.state === state) this.guard(act);
   }
 
   open() {
@@ -196,12 +202,12 @@ class Kiosk {
 
   askCard(number) {
     const { question, picture } = this.config.cards[number];
-    this.guard(() => this.runAnswer(question, picture, { card: number }));
+    return this.runAnswer(question, picture, { card: number });
   }
 
   askOwn(asked) {
     const question = asked.text ?? this.config.questions[asked.question];
-    this.guard(() => this.runAnswer(question, this.visit.picture, asked));
+    return this.runAnswer(question, this.visit.picture, asked);
   }
 
   async runAnswer(question, picture, asked) {

@@ -9,11 +9,9 @@ export class Warning {
     dialog.querySelector(".k-warning").textContent =
       `Everything is wiped in ${Math.ceil(seconds)} seconds.`;
     dialog.querySelector(".k-stay").addEventListener("click", () => on.stay());
+    this.timer = null;
     // Esc, and a touch beside the dialogue.
-    dialog.addEventListener("cancel", (event) => {
-      event.preventDefault();
-      on.stay();
-    });
+    dialog.addEventListener("close", () => this.timer !== null && on.stay());
     dialog.addEventListener("click", (event) => event.target === dialog && on.stay());
   }
 
@@ -31,6 +29,7 @@ export class Warning {
 
   close() {
     clearInterval(this.timer);
+    this.timer = null;
     if (this.dialog.open) this.dialog.close();
   }
 }
