@@ -22,6 +22,7 @@ from tests.browser.kiosk_actions import (
     figures,
     leave,
     nameless,
+    poor_contrast,
     press,
     scrolls_sideways,
     small_targets,
@@ -535,7 +536,7 @@ def test_the_end_of_an_answer_is_said_once(open_kiosk: OpenPage, kiosk: str) -> 
 
 @pytest.mark.parametrize("viewport", [NARROW, PORTRAIT], ids=["390", "1080x1920"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_state_scrolls_sideways_or_has_small_or_nameless_controls(
+def test_every_state_fits_the_screen_the_thumb_the_reader_and_the_eye(
     open_kiosk: OpenPage, kiosk: str, picture: Path, viewport: dict[str, int], scheme: str
 ) -> None:
     page = open_kiosk(kiosk, viewport, color_scheme=scheme, permissions=["camera"])
@@ -546,6 +547,7 @@ def test_no_state_scrolls_sideways_or_has_small_or_nameless_controls(
         assert not scrolls_sideways(page)
         assert small_targets(page) == []
         assert nameless(page) == []
+        assert poor_contrast(page) == []
 
     check()
     touch(page)
