@@ -82,7 +82,15 @@ export class Start {
   // Nothing of the last visitor stays.
   clear() {
     this.file.value = "";
-    if (this.field) this.field.value = "";
+    if (this.field) this.renewField();
     this.preview.removeAttribute("src");
+  }
+
+  // Another field, so that what was typed goes with the old one, from the browser's undo history too.
+  renewField() {
+    const fresh = this.field.cloneNode();
+    fresh.value = "";
+    this.field.replaceWith(fresh);
+    this.field = fresh;
   }
 }

@@ -139,10 +139,8 @@ class Soak:
         metrics = {entry["name"]: entry["value"] for entry in listed}
         self.memory.heap_kilobytes.append(round(metrics["JSHeapUsedSize"] / 1024))
         self.memory.nodes.append(round(metrics["Nodes"]))
-        self.memory.server_kilobytes.append(proportional_kilobytes(self.server.process.pid))
-        self.memory.browser_kilobytes.append(
-            sum(proportional_kilobytes(pid) for pid in browser_processes())
-        )
+        self.memory.server_kilobytes.append(own_kilobytes(self.server.process.pid))
+        self.memory.browser_kilobytes.append(sum(own_kilobytes(pid) for pid in browser_processes()))
 
     def check_server(self, number_of_visitors: int) -> None:
         counted = figures(self.page.request, self.server.url)
@@ -156,13 +154,16 @@ def secret(number: int) -> str:
     return f"What is this, asks visitor {number} in secret?"
 
 
-def proportional_kilobytes(pid: int) -> int:
-    """Memory of a process, shared pages counted in part; 0 for one that has just ended."""
+def own_kilobytes(pid: int) -> int:
+    """Memory of a process without its program files, whose share depends on what else runs; 0 for
+    one that has just ended."""
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
     except OSError:
         return 0
-    return next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+    return next(
+        int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Anonymous:")
+    )
 
 
 def browser_processes() -> Iterator[int]:

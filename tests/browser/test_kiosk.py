@@ -243,6 +243,22 @@ def test_a_wipe_leaves_nothing_anywhere(
     assert stored(page) == empty
 
 
+def test_what_was_typed_cannot_be_undone_back(
+    open_kiosk: OpenPage, kiosk: str, picture: Path
+) -> None:
+    page = open_kiosk(kiosk)
+    field = page.get_by_role("textbox", name="Your question")
+    for text in ("my secret", ""):
+        touch(page)
+        choose_file(page, picture)
+        field.click()
+        page.keyboard.type(text)
+        if text:
+            leave(page)
+    page.keyboard.press("Control+z")
+    expect(field).to_have_value("")
+
+
 def test_a_wipe_stops_the_run(open_kiosk: OpenPage, kiosk: str, picture: Path) -> None:
     page = open_kiosk(kiosk)
     touch(page)
