@@ -80,6 +80,7 @@ def run(settings: Settings, arguments: argparse.Namespace) -> None:
         engine.warm_up()
         app = make_app(engine, pipeline, options, only_kiosk=arguments.kiosk)
         url = server.page_url(listener)
+        listener.listen()  # who comes between this line and the server's first waits, not fails
         report(f"EagleEye is ready: {url}")
         if arguments.inbrowser:
             threading.Timer(0.5, webbrowser.open, [url]).start()

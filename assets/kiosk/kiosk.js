@@ -180,7 +180,7 @@ class Kiosk {
     try {
       if (await this.camera.open()) find(".k-shoot").disabled = false;
     } catch {
-      this.refuse("The camera cannot be used here. Please choose a picture instead.");
+      throw new Refused("The camera cannot be used here. Please choose a picture instead.");
     }
   }
 

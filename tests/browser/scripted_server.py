@@ -109,6 +109,7 @@ def main() -> None:
             from vlm.ui.blocks import build_page
 
             app = server.create_app(build_page(engine, examples), arguments.examples, kiosk)
+        listener.listen()
         sys.stderr.write(f"ready: {server.page_url(listener)}\n")
         sys.stderr.flush()
         server.serve(app, listener)
