@@ -9,12 +9,25 @@ import threading
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from eagle.errors import EagleError
 from visual_encoder.errors import VisualEncoderError
 from vlm.config import Settings, add_settings_arguments, settings_from_arguments
 from vlm.errors import VlmError
 from vlm.ui import server
+from vlm.ui.kiosk_options import (
+    KioskOptions,
+    add_kiosk_arguments,
+    kiosk_options_from_arguments,
+)
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from vlm.ui.engine_renewal import RenewableEngine
+    from vlm.ui.engine_thread import EngineThread
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,31 +58,49 @@ def build_parser() -> argparse.ArgumentParser:
         help="port to listen on, 0 for any free one (default: 7860)",
     )
     parser.add_argument("--inbrowser", action="store_true", help="open the page in the browser")
+    add_kiosk_arguments(parser)
     add_settings_arguments(parser)
     return parser
 
 
 def run(settings: Settings, arguments: argparse.Namespace) -> None:
     """Load, warm up, serve. The port is taken first, since loading takes longer than failing."""
+    options = kiosk_options_from_arguments(arguments)
     listener = server.bind(arguments.host, arguments.port)
     server.prepare_environment(listener)
 
     # Imported late: Gradio reads the environment when it is imported, and --help needs no torch.
     from vlm.engine_process import EngineProcess
-    from vlm.ui.blocks import build_page
+    from vlm.ui.engine_renewal import RenewableEngine
     from vlm.ui.engine_thread import EngineThread
-    from vlm.ui.examples import EXAMPLES_FOLDER, load_examples
 
-    settings = keep_a_core_for_the_page(settings)
-    with EngineProcess(settings, report) as pipeline, EngineThread(pipeline) as engine:
+    load = partial(EngineProcess, keep_a_core_for_the_page(settings), report)
+    with RenewableEngine(load) as pipeline, EngineThread(pipeline) as engine:
         report("Warming up")
         engine.warm_up()
-        app = server.create_app(build_page(engine, load_examples()), EXAMPLES_FOLDER)
+        app = make_app(engine, pipeline, options, only_kiosk=arguments.kiosk)
         url = server.page_url(listener)
+        listener.listen()  # who comes between this line and the server's first waits, not fails
         report(f"EagleEye is ready: {url}")
         if arguments.inbrowser:
             threading.Timer(0.5, webbrowser.open, [url]).start()
         server.serve(app, listener)
+
+
+def make_app(
+    engine: EngineThread, pipeline: RenewableEngine, options: KioskOptions, *, only_kiosk: bool
+) -> FastAPI:
+    """The page and the kiosk, or the kiosk without the page, its settings and its uploads."""
+    from vlm.ui.examples import EXAMPLES_FOLDER, load_examples
+    from vlm.ui.kiosk import Kiosk
+    from vlm.ui.kiosk_replays import load_replays
+
+    kiosk = Kiosk(engine, load_examples(), load_replays(), options, pipeline.renew)
+    if only_kiosk:
+        return server.create_kiosk_app(kiosk)
+    from vlm.ui.blocks import build_page
+
+    return server.create_app(build_page(engine, load_examples()), EXAMPLES_FOLDER, kiosk)
 
 
 def keep_a_core_for_the_page(settings: Settings) -> Settings:

@@ -90,6 +90,10 @@ class EngineProcess:
             if running:
                 self._cancel()
 
+    def kill(self) -> None:
+        """End the child at once, from any thread; a job under way raises `EngineLost`."""
+        self._process.kill()
+
     def _cancel(self) -> None:
         """Stop the current request and skip what the child had already sent of it."""
         self._send(CANCEL)
@@ -147,6 +151,7 @@ def serve(connection: Connection, settings: Settings) -> None:
             # A cancel that came after the last event has nothing left to stop.
             if message != CANCEL:
                 answer(connection, pipeline, message)
+            del message  # with its pictures, while the next one is awaited
     except (EOFError, OSError):
         return
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -29,6 +30,9 @@ CHROMIUM_ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    # A camera that shows a moving picture, for the kiosk.
+    "--use-fake-device-for-media-stream",
+    "--use-fake-ui-for-media-stream",
 ]
 START_SECONDS = 300  # the first start composes the bundled models
 WIDE = {"width": 1400, "height": 900}
@@ -75,6 +79,31 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{url}/?__theme={theme}")
         page.wait_for_selector("#ee-composer textarea")
+        return page
+
+    yield open_at
+    for context in contexts:
+        context.close()
+    assert foreign == []
+    assert errors == []
+
+
+@pytest.fixture
+def open_kiosk(browser: Browser) -> Iterator[OpenPage]:
+    """Opens kiosks, each a screen of its own, and checks them at the end as `open_page` does."""
+    foreign: list[str] = []
+    errors: list[str] = []
+    contexts = []
+
+    def open_at(url: str, viewport: dict[str, int] | None = None, **options: Any) -> Page:
+        context = browser.new_context(viewport=viewport or WIDE, **options)  # type: ignore[arg-type]
+        contexts.append(context)
+        context.on("requestfinished", lambda request: note_foreign(request.url, url, foreign))
+        context.on("requestfailed", lambda request: note_failed(request, url, foreign))
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(url)
+        page.wait_for_selector("#attract[data-replay]")
         return page
 
     yield open_at

@@ -1,6 +1,7 @@
-"""The page over a pipeline without models, whose answer depends on the question's first word.
+"""Page and kiosk over a pipeline without models, whose answer depends on the question's first word.
 
 For states that a real model does not reach on demand: `python -m tests.browser.scripted_server`.
+With `--kiosk` it serves the kiosk alone, as `python app.py` does.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.vlm.ui.fakes import INFO, FakePipeline
+from tests.vlm.ui.fakes import ENVIRONMENT, INFO, FakePipeline
 from visual_encoder.errors import ImageRefused
+from vlm.bench import BenchPlan
 from vlm.compare import CompareRequest
 from vlm.config import Settings
 from vlm.events import GenerationFinished, StepDecoded
+from vlm.jobs import Job
 from vlm.pipeline import PipelineInfo
 from vlm.preview import PreviewRequest
-from vlm.requests import GenerationRequest
+from vlm.sweep import SweepPlan
 from vlm.ui import server
+from vlm.ui.kiosk_options import add_kiosk_arguments, kiosk_options_from_arguments
 
 HOSTILE = (
     "<script>window.hacked = 1</script><style>body { display: none }</style>"
@@ -39,27 +43,34 @@ PATTERN = (2, 0, 3, 4, 1, 3, 2, 4, 0, 3)
 class ScriptedPipeline:
     """Delegates to a `FakePipeline` chosen by the question."""
 
-    def __init__(self, info: PipelineInfo) -> None:
+    def __init__(self, info: PipelineInfo, step_seconds: float) -> None:
         self.info = info
         self.settings = Settings()
+        self.environment = ENVIRONMENT
+        self._step_seconds = step_seconds
 
-    def perform(self, job: GenerationRequest | CompareRequest | PreviewRequest) -> Iterator[Any]:
-        if isinstance(job, PreviewRequest):
-            yield from self._script("").perform(job)
+    def renew(self) -> None:
+        """Nothing to load anew."""
+
+    def perform(self, job: Job) -> Iterator[Any]:
+        if isinstance(job, BenchPlan | SweepPlan | PreviewRequest):
+            yield from self._script("measure").perform(job)
             return
         request = job.request if isinstance(job, CompareRequest) else job
         word = request.messages[-1].text.split()[0].lower()
         for event in self._script(word).perform(job):
             if word == "hostile" and isinstance(event, StepDecoded):
-                event = replace(event, text=HOSTILE if event.step.index == 1 else "")
+                event = hostile_step(event)
             if word == "hostile" and isinstance(event, GenerationFinished):
                 event = GenerationFinished(replace(event.stats, text=HOSTILE))
             yield event
 
     def _script(self, word: str) -> FakePipeline:
         script = FakePipeline(info=self.info, settings=self.settings)
-        script.accepted, script.step_seconds = PATTERN * 2, 0.03
-        if word == "long":
+        script.accepted, script.step_seconds = PATTERN * 2, self._step_seconds
+        if word == "measure":
+            script.step_seconds = 0.004
+        elif word == "long":
             script.accepted, script.step_seconds = PATTERN * 60, 0.02
         elif word == "refuse":
             script.error = ImageRefused("notes.png is not a picture.")
@@ -68,23 +79,42 @@ class ScriptedPipeline:
         return script
 
 
+def hostile_step(event: StepDecoded) -> StepDecoded:
+    """All of it in one token; the others complete no character."""
+    if event.step.index != 1:
+        return replace(event, text="", pieces=("",) * len(event.pieces))
+    return replace(event, text=HOSTILE, pieces=(HOSTILE, *("",) * (len(event.pieces) - 1)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--text-only", action="store_true")
     parser.add_argument("--examples", type=Path, required=True)
+    parser.add_argument("--step-seconds", type=float, default=0.03)
+    add_kiosk_arguments(parser)
     arguments = parser.parse_args()
     listener = server.bind("127.0.0.1", arguments.port)
     server.prepare_environment(listener)
 
-    from vlm.ui.blocks import build_page
     from vlm.ui.engine_thread import EngineThread
     from vlm.ui.examples import load_examples
+    from vlm.ui.kiosk import Kiosk
+    from vlm.ui.kiosk_replays import load_replays
 
-    pipeline = ScriptedPipeline(TEXT_ONLY if arguments.text_only else INFO)
+    info = TEXT_ONLY if arguments.text_only else INFO
+    pipeline = ScriptedPipeline(info, arguments.step_seconds)
+    examples = load_examples(arguments.examples)
+    options = kiosk_options_from_arguments(arguments)
     with EngineThread(pipeline) as engine:
-        page = build_page(engine, load_examples(arguments.examples))
-        app = server.create_app(page, arguments.examples)
+        kiosk = Kiosk(engine, examples, load_replays(), options, pipeline.renew)
+        if arguments.kiosk:
+            app = server.create_kiosk_app(kiosk)
+        else:
+            from vlm.ui.blocks import build_page
+
+            app = server.create_app(build_page(engine, examples), arguments.examples, kiosk)
+        listener.listen()
         sys.stderr.write(f"ready: {server.page_url(listener)}\n")
         sys.stderr.flush()
         server.serve(app, listener)

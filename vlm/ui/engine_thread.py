@@ -188,13 +188,21 @@ class EngineThread:
         self._thread.join()
 
     def _work(self) -> None:
-        while (run := self._next()) is not None:
-            run.execute(self.pipeline)
-            if run.error is not None:
-                logger.info("job %d failed", run.number, exc_info=run.error)
-            with self._lock:
-                self._current = None
-                self._num_finished += 1
+        while self._do_next():
+            pass
+
+    def _do_next(self) -> bool:
+        """A method of its own, so that nothing of a visitor's is held while the next is awaited."""
+        run = self._next()
+        if run is None:
+            return False
+        run.execute(self.pipeline)
+        if run.error is not None:
+            logger.info("job %d failed", run.number, exc_info=run.error)
+        with self._lock:
+            self._current = None
+            self._num_finished += 1
+        return True
 
     def _next(self) -> Run[Any] | None:
         run = self._waiting.get()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from vlm.ui.kiosk import Kiosk
+
 MAX_UPLOAD = "20mb"
 # gr.HTML compiles its templates in the browser ('unsafe-eval') and Gradio's own page has inline
 # scripts and styles. Nothing may come from another host, least of all a picture that an answer
@@ -48,7 +50,10 @@ SECURITY_HEADERS = {
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds `SECURITY_HEADERS` to every response, streams included."""
+    """ASGI middleware that adds `SECURITY_HEADERS` to every response, streams included.
+
+    A header that the response has already, with a stricter value of its own, stays.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -59,7 +64,9 @@ class SecurityHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *self._headers]}
+                own = {name.lower() for name, _ in message["headers"]}
+                more = [header for header in self._headers if header[0] not in own]
+                message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
@@ -100,16 +107,23 @@ def prepare_environment(listener: socket.socket) -> Path:
     return uploads
 
 
-def create_app(page: gr.Blocks, pictures: Path) -> FastAPI:
-    """The page as an ASGI application that also serves the files in `pictures`."""
+def create_kiosk_app(kiosk: Kiosk) -> FastAPI:
+    """The kiosk and nothing else as an ASGI application: no page, no settings, no uploads."""
+    app = _bare_app()
+    _add_kiosk(app, kiosk, always=True)
+    return app
+
+
+def create_app(page: gr.Blocks, pictures: Path, kiosk: Kiosk | None = None) -> FastAPI:
+    """The page and, at `/?kiosk=1`, the kiosk; files in `pictures` are served too."""
     import gradio as gr
-    from fastapi import FastAPI
 
     from vlm.ui.assets import PAGE_FOLDER, asset, page_head
     from vlm.ui.theme import eagle_theme
 
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(SecurityHeaders)
+    app = _bare_app()
+    if kiosk is not None:
+        _add_kiosk(app, kiosk, always=False)
     gr.set_static_paths([pictures])
     process = uuid.uuid4().hex  # another one: the page's session is gone
 
@@ -133,6 +147,21 @@ def create_app(page: gr.Blocks, pictures: Path) -> FastAPI:
     }
     gr.mount_gradio_app(app, page, path="/", **options)
     return app
+
+
+def _bare_app() -> FastAPI:
+    from fastapi import FastAPI
+
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+def _add_kiosk(app: FastAPI, kiosk: Kiosk, *, always: bool) -> None:
+    from vlm.ui.kiosk_http import KioskAddress
+
+    app.add_middleware(KioskAddress, always=always)
+    app.include_router(kiosk.router)
 
 
 def serve(app: FastAPI, listener: socket.socket) -> None:

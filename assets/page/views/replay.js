@@ -73,16 +73,16 @@ EagleEye.Lane = class {
 };
 
 // A finished race: both runs side by side on one clock, with its controls. `race` is
-// {base, eagle: Trace, sentences: [..], order, identical}.
+// {base, eagle: Trace, sentences: [..], order, identical}. speeds: [[factor, name]].
 EagleEye.Replay = class {
-  constructor(host) {
+  constructor(host, speeds = [[1, "1×"], [0.25, "¼×"]]) {
     this.host = host;
     this.lanes = {
       base: new EagleEye.Lane("Base alone", new EagleEye.Selection()),
       eagle: new EagleEye.Lane("Base + EAGLE-3", new EagleEye.Selection()),
     };
     this.clock = new EagleEye.Clock((time, isPlaying) => this.draw(time, isPlaying));
-    this.controls = this.makeControls();
+    this.controls = this.makeControls(speeds);
     const lanes = EagleEye.make("div", "ee-lanes", this.lanes.base.element, this.lanes.eagle.element);
     host.classList.add("ee-replay");
     host.append(lanes, this.controls);
@@ -90,7 +90,7 @@ EagleEye.Replay = class {
     this.showControls(false);
   }
 
-  makeControls() {
+  makeControls(choices) {
     this.playButton = EagleEye.make("button", "ee-play");
     this.playButton.type = "button";
     this.playButton.addEventListener("click", () => this.toggle());
@@ -98,15 +98,14 @@ EagleEye.Replay = class {
     Object.assign(this.slider, { type: "range", min: 0, step: 0.001, value: 0 });
     this.slider.setAttribute("aria-label", "Moment of the replay, in seconds");
     this.slider.addEventListener("input", () => {
-      const chosen = Number(this.slider.value); // before pausing, which draws the time of now
-      this.clock.pause();
-      this.clock.seek(chosen);
+      this.clock.isPlaying = false; // not pause(), which would put the slider back first
+      this.clock.seek(Number(this.slider.value));
     });
     this.time = EagleEye.make("output", "ee-replay-time");
     const speeds = EagleEye.make("div", "ee-speeds");
     speeds.setAttribute("role", "group");
     speeds.setAttribute("aria-label", "Speed of the replay");
-    for (const [speed, name] of [[1, "1×"], [0.25, "¼×"]]) {
+    for (const [speed, name] of choices) {
       const button = EagleEye.make("button", "", name);
       button.type = "button";
       button.dataset.speed = speed;
@@ -120,18 +119,19 @@ EagleEye.Replay = class {
   // Show a race that is still being run: whatever there is of both, without a clock.
   live(race) {
     this.race = null;
+    this.clock.isPlaying = false; // not pause(), which would draw the clock's moment
     this.showControls(false);
     for (const name of ["base", "eagle"]) if (race[name]) this.lanes[name].show(race[name], Infinity, race.maxTokens);
   }
 
   // Take a finished race and play it from the start.
-  load(race, { play = true } = {}) {
+  load(race, { play = true, speed = 1 } = {}) {
     this.race = race;
     const duration = Math.max(race.base.seconds, race.eagle.seconds);
     this.clock.duration = Math.ceil(1000 * duration) / 1000; // the slider's own steps
     this.slider.max = this.clock.duration;
     this.showControls(true);
-    this.setSpeed(1);
+    this.setSpeed(speed);
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.clock.pause();
     this.clock.seek(play && !still ? 0 : this.clock.duration);
@@ -139,8 +139,8 @@ EagleEye.Replay = class {
   }
 
   clear() {
+    this.clock.isPlaying = false;
     this.race = null;
-    this.clock.pause();
     this.showControls(false);
     for (const lane of Object.values(this.lanes)) lane.show(new EagleEye.Trace());
   }

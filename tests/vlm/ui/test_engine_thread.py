@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -130,3 +132,24 @@ def test_warming_up_shows_the_pipeline_a_picture_and_passes_its_errors_on() -> N
         pipeline.error = RuntimeError("out of memory")
         with pytest.raises(RuntimeError, match="out of memory"):
             engine.warm_up()
+
+
+def test_nothing_of_a_finished_job_is_held() -> None:
+    """Its pictures would otherwise stay in memory until the next visitor asks something."""
+
+    class Job(GenerationRequest):
+        """Can be referred to weakly, which a dataclass with slots cannot."""
+
+    pipeline = FakePipeline()
+    with EngineThread(pipeline) as engine:
+        job = Job((ChatMessage("user", "Hello"),))
+        run = engine.submit(job)
+        assert run.wait(TIMEOUT)
+        held = weakref.ref(job)
+        pipeline.requests.clear()
+        del job, run
+        deadline = time.monotonic() + TIMEOUT
+        while held() is not None and time.monotonic() < deadline:
+            gc.collect()
+            time.sleep(0.01)
+        assert held() is None
