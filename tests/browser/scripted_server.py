@@ -12,13 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.vlm.ui.fakes import INFO, FakePipeline
+from tests.vlm.ui.fakes import ENVIRONMENT, INFO, FakePipeline
 from visual_encoder.errors import ImageRefused
+from vlm.bench import BenchPlan
 from vlm.compare import CompareRequest
 from vlm.config import Settings
 from vlm.events import GenerationFinished, StepDecoded
+from vlm.jobs import Job
 from vlm.pipeline import PipelineInfo
-from vlm.requests import GenerationRequest
+from vlm.sweep import SweepPlan
 from vlm.ui import server
 
 HOSTILE = (
@@ -41,8 +43,12 @@ class ScriptedPipeline:
     def __init__(self, info: PipelineInfo) -> None:
         self.info = info
         self.settings = Settings()
+        self.environment = ENVIRONMENT
 
-    def perform(self, job: GenerationRequest | CompareRequest) -> Iterator[Any]:
+    def perform(self, job: Job) -> Iterator[Any]:
+        if isinstance(job, BenchPlan | SweepPlan):
+            yield from self._script("measure").perform(job)
+            return
         request = job.request if isinstance(job, CompareRequest) else job
         word = request.messages[-1].text.split()[0].lower()
         for event in self._script(word).perform(job):
@@ -55,7 +61,9 @@ class ScriptedPipeline:
     def _script(self, word: str) -> FakePipeline:
         script = FakePipeline(info=self.info, settings=self.settings)
         script.accepted, script.step_seconds = PATTERN * 2, 0.03
-        if word == "long":
+        if word == "measure":
+            script.step_seconds = 0.004
+        elif word == "long":
             script.accepted, script.step_seconds = PATTERN * 60, 0.02
         elif word == "refuse":
             script.error = ImageRefused("notes.png is not a picture.")

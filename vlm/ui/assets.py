@@ -12,13 +12,14 @@ VIEW_SCRIPTS = tuple(
     f"views/{name}.js" for name in ("trace", "bars", "tokens", "tree", "charts", "replay")
 )
 VIEW_STYLES = ("views/views.css",)
-PAGE_SCRIPTS = ("runs.js", "answers.js", "tabs.js")
+PAGE_SCRIPTS = ("runs.js", "answers.js", "tabs.js", "bench_table.js", "heat_map.js")
 # The rules for narrow screens come last and win.
 PAGE_STYLES = (
     "page.css",
     "chat.css",
     "panel.css",
     "compare.css",
+    "bench.css",
     "learn.css",
     "drawer.css",
     "narrow.css",

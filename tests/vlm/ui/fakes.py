@@ -10,14 +10,18 @@ from typing import Any
 import torch
 
 from eagle.types import DecodeStep, StepTree
+from tests.vlm.ui.measurements import fake_bench, fake_sweep
+from vlm.bench import BenchPlan
 from vlm.compare import MODES, CompareRequest, Comparison, LegEvent, Side
 from vlm.config import Settings
 from vlm.environment import Environment
 from vlm.events import Event, GenerationFinished, PrefillFinished, PromptReady, StepDecoded
 from vlm.identity import Verdict
+from vlm.jobs import Job
 from vlm.metrics import RunStats
 from vlm.pipeline import PipelineInfo
 from vlm.requests import GenerationRequest
+from vlm.sweep import SweepPlan
 from vlm.trace import Mode, TraceImage, TracePhase, TraceRun
 
 INFO = PipelineInfo(
@@ -95,6 +99,7 @@ class FakePipeline:
 
     info: PipelineInfo = INFO
     settings: Settings = field(default_factory=Settings)
+    environment: Environment = ENVIRONMENT
     accepted: Sequence[int] = (2, 0, 4, 3)
     step_seconds: float = 0.0
     error: Exception | None = None
@@ -105,9 +110,13 @@ class FakePipeline:
     most_running: int = 0
     num_closed_early: int = 0
 
-    def perform(self, job: GenerationRequest | CompareRequest) -> Iterator[Any]:
+    def perform(self, job: Job) -> Iterator[Any]:
         if isinstance(job, CompareRequest):
             return self.compare(job)
+        if isinstance(job, BenchPlan):
+            return fake_bench(self, job)
+        if isinstance(job, SweepPlan):
+            return fake_sweep(job, lambda: time.sleep(self.step_seconds))
         return self.run(job)
 
     def compare(self, job: CompareRequest) -> Iterator[LegEvent | Comparison]:
