@@ -28,9 +28,11 @@
     return [make("b", "", number(spread.median, 1)), range(spread, 1), bar];
   };
 
+  const milliseconds = (seconds) => number(1000 * seconds, seconds < 0.1 ? 1 : 0);
+
   const waiting = (base, eagle) => {
     const line = (name, latency) => make("span", "ee-waiting-line", make("small", "", name),
-      latency ? `${number(1000 * latency.p50, 0)} / ${number(1000 * latency.p95, 0)}` : "–");
+      latency ? `${milliseconds(latency.p50)} / ${milliseconds(latency.p95)}` : "–");
     return [line("base", base), line("EAGLE-3", eagle)];
   };
 
@@ -73,6 +75,7 @@
     const table = make("table", "ee-table", make("thead", "", make("tr", "", ...head.map((text) => {
       const cell = make("th", "", text);
       cell.scope = "col";
+      cell.dataset.label = text;
       return cell;
     }))), make("tbody", "", ...rows));
     table.setAttribute("aria-label", label);

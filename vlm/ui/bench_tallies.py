@@ -143,4 +143,5 @@ def sweep_writing(event: SweepProgress) -> str:
 def tree_name(tree: TreeShape | None) -> str:
     if tree is None:
         return SIDE_NAMES["base"]
-    return f"depth {tree.draft_step}, top-k {tree.draft_top_k}, {tree.verify_tree_size} verified tokens"
+    size = f"{tree.verify_tree_size} verified tokens"
+    return f"depth {tree.draft_step}, top-k {tree.draft_top_k}, {size}"
