@@ -6,7 +6,6 @@ Progress goes to standard error, the result to standard output. Ctrl-C keeps wha
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -114,7 +113,7 @@ def run_sweep(
     markdown = sweep_markdown(result, pipeline.environment)
     for path in arguments.out:
         values = sweep_json(result, pipeline.environment, is_complete=is_complete)
-        text = markdown if path.suffix.lower() == ".md" else json.dumps(values, indent=1) + "\n"
+        text = markdown if path.suffix.lower() == ".md" else values
         path.write_text(text, encoding="utf-8")
     print(markdown)  # noqa: T201
     return 0 if is_complete else 130

@@ -52,20 +52,29 @@ def to_json(report: BenchReport) -> str:
 def read_report(path: Path) -> BenchReport:
     """An earlier JSON report. Raises `ConfigError` for anything else."""
     try:
-        values: Any = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read as a benchmark report: {error}.") from error
+    return parse_report(text, str(path))
+
+
+def parse_report(text: str, name: str) -> BenchReport:
+    """A JSON report from a file called `name`."""
+    try:
+        values: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name} cannot be read as a benchmark report: {error}.") from error
     found = values.pop("format", None) if isinstance(values, dict) else None
     if found != FORMAT:
         raise ConfigError(
-            f"{path} has the form {found}, and this version reads {FORMAT}: measure again, or use "
+            f"{name} has the form {found}, and this version reads {FORMAT}: measure again, or use "
             f"the version that wrote it."
         )
     values.pop("groups", None)  # computed from the rows
     try:
         return from_plain(BenchReport, values)
     except PlainDataError as error:
-        raise ConfigError(f"{path} cannot be read as a benchmark report: {error}") from error
+        raise ConfigError(f"{name} cannot be read as a benchmark report: {error}") from error
 
 
 def to_csv(report: BenchReport) -> str:

@@ -7,6 +7,7 @@ A file has one JSON object a line with `turns`, a list of texts, and optionally 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,21 +39,26 @@ def find_questions(source: Path | None, picture_question: str = PICTURE_QUESTION
 def read_questions(path: Path) -> list[Question]:
     """Raises `ConfigError` naming the line."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read as questions: {error}.") from error
+    return parse_questions(text, str(path), path.parent)
+
+
+def parse_questions(text: str, name: str, folder: Path) -> list[Question]:
+    """The questions of a file called `name` whose pictures lie in `folder`."""
     questions = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                questions.append(_question(json.loads(line), number, path.parent))
-            except (ValueError, KeyError, TypeError) as error:
+                questions.append(_question(json.loads(line), number, folder))
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise ConfigError(
-                    f"{path}, line {number} cannot be read as a question: it must be a JSON object "
+                    f"{name}, line {number} cannot be read as a question: it must be a JSON object "
                     f"with 'turns', a list of texts ({error})."
                 ) from error
     if not questions:
-        raise ConfigError(f"{path} holds no questions: write one JSON object with 'turns' a line.")
+        raise ConfigError(f"{name} holds no questions: write one JSON object with 'turns' a line.")
     return questions
 
 
@@ -69,10 +75,16 @@ def _question(values: Any, number: int, folder: Path) -> Question:
 
 
 def questions_about(folder: Path, text: str) -> list[Question]:
-    """One question a picture, in order of name."""
-    pictures = sorted(p for p in folder.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES)
+    """One question a picture of the folder."""
+    pictures = [p for p in folder.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES]
     if not pictures:
         raise ConfigError(
             f"{folder} holds no pictures: put {', '.join(PICTURE_SUFFIXES)} files there."
         )
-    return [Question(picture.name, "pictures", (text,), (picture,)) for picture in pictures]
+    return picture_questions(pictures, text)
+
+
+def picture_questions(pictures: Iterable[Path], text: str) -> list[Question]:
+    """One question a picture, in order of name."""
+    ordered = sorted(pictures, key=lambda path: path.name)
+    return [Question(picture.name, "pictures", (text,), (picture,)) for picture in ordered]

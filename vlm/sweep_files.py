@@ -1,22 +1,53 @@
-"""A sweep for people and for programs: a heat map as tables, or JSON."""
+"""A sweep for people and for programs: a heat map as tables, or JSON, which is read back again."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import Any
 
 from vlm.environment import Environment
-from vlm.plain_data import to_plain
+from vlm.errors import ConfigError
+from vlm.plain_data import PlainDataError, from_plain, to_plain
 from vlm.sweep import SweepCell, SweepReport
 
 FORMAT = "eagleeye.sweep/1"
 MISSING = "n/a"
 
 
-def sweep_json(
-    report: SweepReport, environment: Environment, *, is_complete: bool
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class SweptOn:
+    """A sweep with what it was measured on: all that its file holds."""
+
+    report: SweepReport
+    environment: Environment
+    is_complete: bool
+
+
+def sweep_json(report: SweepReport, environment: Environment, *, is_complete: bool) -> str:
     head = {"format": FORMAT, "is_complete": is_complete, "environment": to_plain(environment)}
-    return head | to_plain(report)
+    return json.dumps(head | to_plain(report), indent=1) + "\n"
+
+
+def parse_sweep(text: str, name: str) -> SweptOn:
+    """A sweep from a JSON file called `name`. Raises `ConfigError` for anything else."""
+    try:
+        values: Any = json.loads(text)
+        if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+            raise PlainDataError(f"it is not of the form {FORMAT}.")
+        environment = from_plain(Environment, values.pop("environment", None))
+        is_complete = values.pop("is_complete", None) is True
+        report = from_plain(SweepReport, values)
+        _check_best(report)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name} cannot be read as a sweep: {error}") from error
+    return SweptOn(report, environment, is_complete)
+
+
+def _check_best(report: SweepReport) -> None:
+    for index in (report.best_decode, report.best_end_to_end):
+        if index is not None and not 0 <= index < len(report.cells):
+            raise PlainDataError(f"the best setting has the number {index}, which does not exist.")
 
 
 def sweep_markdown(report: SweepReport, environment: Environment) -> str:

@@ -38,7 +38,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     if (isOpen()) setDrawer(false);
-    else visibleComposer()?.querySelector(".stop-button")?.click();
+    else [...document.querySelectorAll(".stop-button, #ee-bench [data-act=stop]")].find((one) => one.offsetParent)?.click();
   });
 
   for (const composer of composers()) {
@@ -74,6 +74,9 @@
     }
     $("#ee-composer .submit-button")?.setAttribute("aria-label", "Ask");
     $("#ee-compare-composer .submit-button")?.setAttribute("aria-label", "Race");
+    for (const choice of document.querySelectorAll("fieldset:not([aria-label])")) {
+      choice.setAttribute("aria-label", choice.querySelector(":scope > span").textContent.trim());
+    }
     for (const picture of document.querySelectorAll("#ee-chat .user button:not([aria-label])")) {
       picture.setAttribute("aria-label", "Show the picture");
     }

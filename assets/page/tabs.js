@@ -1,4 +1,4 @@
-// Chat, Compare, Learn: all are mounted once and stay; a tab only shows its part. The tab stands
+// Chat, Compare, Benchmark, Learn: all are mounted once and stay; a tab only shows its part. The tab stands
 // in the address, so that it can be linked: #compare, or ?tab=compare.
 EagleEye.tabs = {
   start() {

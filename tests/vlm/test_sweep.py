@@ -14,7 +14,7 @@ from vlm.errors import ConfigError
 from vlm.pipeline import VlmPipeline
 from vlm.questions import Question
 from vlm.sweep import SweepMeasurement, SweepPlan, SweepProgress, sweep, sweep_report
-from vlm.sweep_files import setting, sweep_markdown
+from vlm.sweep_files import parse_sweep, setting, sweep_json, sweep_markdown
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,10 @@ def test_from_the_shell(
     argv += ["--limit", "1", "--sweep-tree-sizes", "4,8", "--out", str(tmp_path / "s.json")]
     assert main(argv) == 0
     assert "Fastest decoding: `--draft-step 4" in capsys.readouterr().out
-    assert (tmp_path / "s.json").stat().st_size > 0
+    text = (tmp_path / "s.json").read_text(encoding="utf-8")
+    swept = parse_sweep(text, "s.json")
+    assert sweep_json(swept.report, swept.environment, is_complete=swept.is_complete) == text
+    with pytest.raises(ConfigError, match=r"s\.json cannot be read as a sweep"):
+        parse_sweep(text.replace("mean_acceptance_length", "length"), "s.json")
     assert main([*argv, "--repeats", "2"]) == 2
     assert "takes no --against" in capsys.readouterr().err

@@ -12,13 +12,22 @@ VIEW_SCRIPTS = tuple(
     f"views/{name}.js" for name in ("trace", "bars", "tokens", "tree", "charts", "replay")
 )
 VIEW_STYLES = ("views/views.css",)
-PAGE_SCRIPTS = ("runs.js", "answers.js", "tabs.js", "connection.js", "help.js")
+PAGE_SCRIPTS = (
+    "runs.js",
+    "answers.js",
+    "tabs.js",
+    "connection.js",
+    "help.js",
+    "bench_table.js",
+    "heat_map.js",
+)
 # The rules for narrow screens come last and win.
 PAGE_STYLES = (
     "page.css",
     "chat.css",
     "panel.css",
     "compare.css",
+    "bench.css",
     "learn.css",
     "encoder_view.css",
     "drawer.css",

@@ -9,24 +9,19 @@ import gradio as gr
 
 from vlm.ui import panels
 from vlm.ui.assets import asset
+from vlm.ui.bench_page import Bench, bench_page, wire_bench
+from vlm.ui.benches import BenchHandlers
 from vlm.ui.controls import Controls
 from vlm.ui.encoder_view import EncoderView
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.examples import Example
 from vlm.ui.handlers import Handlers
 from vlm.ui.races import RaceHandlers
+from vlm.ui.wiring import AT_ONCE, STREAMING
 
 TITLE = "EagleEye"
 # Gradio turns longer pastes into a text file, which a composer for pictures then refuses.
 MAX_PASTED_CHARACTERS = 100_000
-
-AT_ONCE: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-# The engine's own queue decides who waits, and says so on the page; Gradio's must not.
-STREAMING: dict[str, Any] = {
-    "concurrency_limit": None,
-    "show_progress": "hidden",
-    "api_visibility": "private",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +51,7 @@ class Parts:
     chip: gr.HTML
     race: Race
     encoder: gr.HTML
+    bench: Bench
     cards: gr.HTML
     new_chat: gr.Button
     use_eagle: gr.Checkbox
@@ -69,20 +65,29 @@ class Parts:
 
 def build_page(engine: EngineThread, examples: tuple[Example, ...]) -> gr.Blocks:
     """The page over a running engine."""
-    handlers, races = Handlers(engine, examples), RaceHandlers(engine)
+    handlers, races, benches = (
+        Handlers(engine, examples),
+        RaceHandlers(engine),
+        BenchHandlers(engine),
+    )
     page = gr.Blocks(title=TITLE, fill_width=True, fill_height=True, analytics_enabled=False)
     with page:
-        parts = lay_out(engine, examples, handlers, races)
+        parts = lay_out(engine, examples, handlers, races, benches)
         wire_chat(page, parts, handlers)
         wire_race(page, parts, races)
         wire_encoder(parts, EncoderView(engine))
+        wire_bench(page, parts.bench, parts.controls, benches)
     # Closed, so that nobody can go round the queue through the API.
     page.queue(api_open=False)
     return page
 
 
 def lay_out(
-    engine: EngineThread, examples: tuple[Example, ...], handlers: Handlers, races: RaceHandlers
+    engine: EngineThread,
+    examples: tuple[Example, ...],
+    handlers: Handlers,
+    races: RaceHandlers,
+    benches: BenchHandlers,
 ) -> Parts:
     info = engine.pipeline.info
     controls = Controls.from_settings(
@@ -107,6 +112,7 @@ def lay_out(
             )
     learn_page()
     race = compare_page(races, takes_pictures=info.no_images_reason is None)
+    bench = bench_page(engine.pipeline, benches)
     use_eagle, numbers = drawer(controls, has_draft=info.draft_name is not None)
     return Parts(
         conversation=gr.State(()),
@@ -117,6 +123,7 @@ def lay_out(
         chip=chip,
         race=race,
         encoder=encoder,
+        bench=bench,
         cards=cards,
         new_chat=new_chat,
         use_eagle=use_eagle,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from vlm.bench import BenchEvent, BenchPlan
     from vlm.compare import CompareEvent, CompareRequest
     from vlm.config import Settings
+    from vlm.environment import Environment
     from vlm.jobs import Job
     from vlm.pipeline import PipelineInfo
     from vlm.preview import EncoderPreview, PreviewRequest
@@ -48,6 +49,9 @@ class Engine(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def environment(self) -> Environment: ...
 
     def perform(self, job: Job) -> Iterator[Any]: ...
 

@@ -12,15 +12,19 @@ import torch
 from PIL import Image
 
 from eagle.types import DecodeStep, StepTree
+from tests.vlm.ui.measurements import fake_bench, fake_sweep
+from vlm.bench import BenchPlan
 from vlm.compare import MODES, CompareRequest, Comparison, LegEvent, Side
 from vlm.config import Settings
 from vlm.environment import Environment
 from vlm.events import Event, GenerationFinished, PrefillFinished, PromptReady, StepDecoded
 from vlm.identity import Verdict
+from vlm.jobs import Job
 from vlm.metrics import RunStats
 from vlm.pipeline import PipelineInfo
 from vlm.preview import EncoderPreview, PicturePreview, PreviewRequest
 from vlm.requests import GenerationRequest
+from vlm.sweep import SweepPlan
 from vlm.trace import Mode, TraceImage, TracePhase, TraceRun
 
 INFO = PipelineInfo(
@@ -107,6 +111,7 @@ class FakePipeline:
 
     info: PipelineInfo = INFO
     settings: Settings = field(default_factory=Settings)
+    environment: Environment = ENVIRONMENT
     accepted: Sequence[int] = (2, 0, 4, 3)
     step_seconds: float = 0.0
     error: Exception | None = None
@@ -118,11 +123,15 @@ class FakePipeline:
     most_running: int = 0
     num_closed_early: int = 0
 
-    def perform(self, job: GenerationRequest | CompareRequest | PreviewRequest) -> Iterator[Any]:
+    def perform(self, job: Job) -> Iterator[Any]:
         if isinstance(job, PreviewRequest):
             return iter((self.preview(job),))
         if isinstance(job, CompareRequest):
             return self.compare(job)
+        if isinstance(job, BenchPlan):
+            return fake_bench(self, job)
+        if isinstance(job, SweepPlan):
+            return fake_sweep(job, lambda: time.sleep(self.step_seconds))
         return self.run(job)
 
     def preview(self, job: PreviewRequest) -> EncoderPreview:

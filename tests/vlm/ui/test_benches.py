@@ -1,0 +1,400 @@
+"""The Benchmark page: what a visitor does there, and the values that follow."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import pytest
+
+from tests.vlm.ui.fakes import INFO, FakePipeline
+from vlm.bench_files import parse_report, to_csv, to_json, to_markdown, write_report
+from vlm.errors import ConfigError
+from vlm.sweep_files import parse_sweep, sweep_json, sweep_markdown
+from vlm.ui.answers import KEEP
+from vlm.ui.bench_form import bundled_categories, uploaded_questions
+from vlm.ui.benches import NUM_FORM_FIELDS, BenchHandlers, BenchUpdate, Pace
+from vlm.ui.controls import Controls
+from vlm.ui.engine_thread import EngineThread
+
+VISITOR = gr.Request(session_hash="visitor")
+FORM: dict[str, Any] = {
+    "kind": "bench",
+    "source": "bundled",
+    "categories": ["story", "code"],
+    "files": None,
+    "picture_question": "What is this?",
+    "most_questions": 0,
+    "max_new_tokens": 64,
+    "repeats": 1,
+    "draft_steps": "2,4",
+    "draft_top_ks": "2",
+    "verify_tree_sizes": "4,8",
+    "image_tokens": "",
+}
+
+
+@pytest.fixture
+def pipeline() -> FakePipeline:
+    return FakePipeline()
+
+
+@pytest.fixture
+def engine(pipeline: FakePipeline) -> Iterator[EngineThread]:
+    with EngineThread(pipeline) as engine:
+        yield engine
+
+
+@pytest.fixture
+def benches(engine: EngineThread) -> BenchHandlers:
+    return BenchHandlers(engine)
+
+
+def begin(benches: BenchHandlers, pipeline: FakePipeline, **changed: Any) -> BenchUpdate:
+    form = FORM | changed
+    assert len(form) == NUM_FORM_FIELDS
+    drawer = Controls.from_settings(pipeline.settings, has_draft=True).values()
+    return benches.run(VISITOR, *form.values(), *drawer)
+
+
+def run_on(benches: BenchHandlers, first: BenchUpdate, stop_after: int = -1) -> list[BenchUpdate]:
+    """The update that began a measurement and all that follow, chained as on the page."""
+
+    async def follow() -> list[BenchUpdate]:
+        updates = [first]
+        async for payload in benches.watch(VISITOR):
+            updates.append(BenchUpdate(payload))
+            if payload is not KEEP and payload["done"] == stop_after:
+                benches.stop(VISITOR)
+        return [*updates, benches.conclude(VISITOR)]
+
+    return asyncio.run(follow())
+
+
+def texts(payload: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = json.loads(payload["files"])["texts"]
+    return found
+
+
+def bring(benches: BenchHandlers, name: str, text: str) -> BenchUpdate:
+    return benches.bring(VISITOR, gr.EventData(None, {"name": name, "text": text}))
+
+
+def test_categories_are_measured_and_the_figures_fill_up(
+    benches: BenchHandlers, pipeline: FakePipeline
+) -> None:
+    pipeline.step_seconds = 0.02
+    updates = run_on(benches, begin(benches, pipeline))
+    last = updates[-1].view
+    assert (last["phase"], last["done"], last["all"]) == ("done", 5, 5)
+    shown = json.loads(last["now"])
+    assert [group["name"] for group in shown["groups"]] == ["story", "code", "all"]
+    assert shown["groups"][-1]["num_identical"] == 5
+    assert dict(shown["facts"])["Base"] == "tiny-base"
+    assert last["announcement"] == "Finished. 5 of 5 answers identical."
+    live = [item.view for item in updates[:-1] if item.view is not KEEP]
+    assert live[0]["now"] == live[0]["files"] == ""
+    writing = r"(story|code), question 1\d, turn 1: (the base alone|base \+ EAGLE-3) is writing"
+    assert any(re.match(writing, item["writing"]) for item in live)
+    assert any(item["now"] not in ("", last["now"]) for item in live)
+    assert any(item["seconds_left"] is not None for item in live)
+
+
+def test_the_saved_files_are_those_of_the_shell(
+    benches: BenchHandlers, pipeline: FakePipeline, tmp_path: Path
+) -> None:
+    saved = texts(run_on(benches, begin(benches, pipeline))[-1].view)
+    report = parse_report(saved["json"], "r.json")
+    assert report.is_complete
+    assert saved == {"json": to_json(report), "csv": to_csv(report), "md": to_markdown(report)}
+    for ending, text in saved.items():
+        write_report(tmp_path / f"r.{ending}", report)
+        assert (tmp_path / f"r.{ending}").read_text(encoding="utf-8") == text
+
+
+def test_the_drawers_sampling_and_the_pages_length_are_used(
+    engine: EngineThread, pipeline: FakePipeline
+) -> None:
+    benches = BenchHandlers(engine)
+    drawer = replace(
+        Controls.from_settings(pipeline.settings, has_draft=True),
+        temperature=0.5,
+        max_image_tokens_per_image=32,
+    )
+    first = benches.run(VISITOR, *(FORM | {"max_new_tokens": 7}).values(), *drawer.values())
+    run_on(benches, first)
+    request = pipeline.requests[0]
+    assert (request.max_new_tokens, request.sampling.temperature) == (7, 0.5)
+    assert request.limits is not None
+    assert request.limits.max_image_tokens_per_image == 32
+
+
+def test_stop_keeps_what_is_done(benches: BenchHandlers, pipeline: FakePipeline) -> None:
+    pipeline.step_seconds = 0.02
+    last = run_on(benches, begin(benches, pipeline), stop_after=1)[-1]
+    assert last.view["phase"] == "stopped"
+    report = parse_report(texts(last.view)["json"], "r.json")
+    assert not report.is_complete
+    assert 1 <= len(report.rows) < 5
+    assert json.loads(last.view["now"])["groups"][0]["name"] == "story"
+
+
+def test_an_error_midway_is_said_and_the_rows_are_kept(
+    benches: BenchHandlers, pipeline: FakePipeline
+) -> None:
+    def fail(index: int) -> None:
+        if len(pipeline.requests) == 3:
+            raise RuntimeError("device lost.")
+
+    pipeline.before_step = fail
+    last = run_on(benches, begin(benches, pipeline))[-1]
+    assert "The measurement broke off: device lost." in last.notice
+    assert last.view["phase"] == "failed"
+    assert len(parse_report(texts(last.view)["json"], "r.json").rows) == 1
+
+
+def test_what_is_skipped_stands_with_its_reason(
+    benches: BenchHandlers, pipeline: FakePipeline, tmp_path: Path
+) -> None:
+    path = tmp_path / "question.jsonl"
+    path.write_text('{"turns": ["Refuse this."]}\n{"turns": ["Hello"]}\n', encoding="utf-8")
+    last = run_on(benches, begin(benches, pipeline, source="own", files=[str(path)]))[-1]
+    (skipped,) = json.loads(last.view["now"])["skipped"]
+    assert skipped == {
+        "question": "1",
+        "turn": 1,
+        "reason": "The prompt is too long: at most 200 fit.",
+    }
+
+
+def test_own_pictures_are_asked_one_question(
+    benches: BenchHandlers, pipeline: FakePipeline, picture: Path
+) -> None:
+    begun = begin(benches, pipeline, source="own", files=[str(picture)], picture_question=" Why? ")
+    run_on(benches, begun)
+    (message,) = pipeline.requests[0].messages
+    assert (message.text, message.images) == ("Why?", (picture,))
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    path = tmp_path / "a.png"
+    path.write_bytes(b"")
+    return path
+
+
+def test_a_listing_reaches_only_the_pictures_that_came_with_it(
+    tmp_path: Path, picture: Path
+) -> None:
+    """A path in the file would otherwise open any picture of the machine."""
+    listing = tmp_path / "question.jsonl"
+    listing.write_text('{"turns": ["x"], "images": ["../other/a.png"]}', encoding="utf-8")
+    (question,) = uploaded_questions((listing, picture), "")
+    assert question.images == (picture,)
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(b"")
+    listing.write_text(json.dumps({"turns": ["x"], "images": [str(secret)]}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"secret\.png, which did not come with the file"):
+        uploaded_questions((listing, picture), "")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("q.jsonl", '{"turns": ["a"]}\n{"turns": 3}\n', "q.jsonl, line 2 cannot be read"),
+        ("q.jsonl", "\n", "q.jsonl holds no questions"),
+        ("q.jsonl", "[" * 100_000, "q.jsonl, line 1 cannot be read"),
+        ("q.pdf", "", "q.pdf is neither a question.jsonl nor a picture"),
+    ],
+)
+def test_a_bad_file_is_refused_without_its_place_on_the_server(
+    benches: BenchHandlers,
+    pipeline: FakePipeline,
+    tmp_path: Path,
+    name: str,
+    content: str,
+    sentence: str,
+) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    update = begin(benches, pipeline, source="own", files=[str(tmp_path / name)])
+    assert sentence in update.notice
+    assert str(tmp_path) not in update.notice
+    assert update.view is KEEP
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"repeats": 0}, "Repeats must be at least 1, got 0."),
+        ({"max_new_tokens": None}, "The longest answer must be at least 1, got nothing."),
+        ({"most_questions": -1}, "Questions a category must be at least 0, got -1."),
+        ({"categories": []}, "choose at least one"),
+        ({"source": "own"}, "Choose a question.jsonl or some pictures first."),
+        ({"draft_steps": "2;3"}, "Depth must be whole numbers of at least 1"),
+        ({"draft_steps": "40"}, "Depth may be at most 12, got 40."),
+        ({"draft_top_ks": "9" * 5000}, "Top-k"),
+        ({"kind": "sweep", "verify_tree_sizes": "99"}, "No combination"),
+        (
+            {
+                "kind": "sweep",
+                "draft_steps": "4,5,6,7,8",
+                "draft_top_ks": "4,5,6,7,8",
+                "verify_tree_sizes": ",".join(map(str, range(4, 14))),
+            },
+            "These are 250 settings and the map holds at most 240",
+        ),
+    ],
+)
+def test_wrong_values_are_one_sentence(
+    benches: BenchHandlers, pipeline: FakePipeline, changed: dict[str, Any], sentence: str
+) -> None:
+    assert sentence in begin(benches, pipeline, **changed).notice
+
+
+def test_a_second_measurement_waits_for_the_first(
+    benches: BenchHandlers, pipeline: FakePipeline
+) -> None:
+    pipeline.step_seconds = 0.02
+    begin(benches, pipeline)
+    assert "stop it first" in begin(benches, pipeline).notice
+    benches.leave(VISITOR)
+
+
+def test_a_closed_tab_frees_the_engine_and_forgets_everything(
+    benches: BenchHandlers, engine: EngineThread, pipeline: FakePipeline
+) -> None:
+    pipeline.step_seconds = 0.02
+    begin(benches, pipeline)
+    benches.leave(VISITOR)
+    deadline = time.monotonic() + 5
+    while not engine.is_idle:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert benches.put_away(VISITOR).view == benches.idle()
+
+
+def test_without_a_draft_there_is_nothing_to_measure_against() -> None:
+    pipeline = FakePipeline(info=replace(INFO, draft_name=None))
+    with EngineThread(pipeline) as engine:
+        assert "no draft is loaded" in begin(BenchHandlers(engine), pipeline).notice
+
+
+def test_an_earlier_report_stands_beside_with_ratios(
+    benches: BenchHandlers, pipeline: FakePipeline
+) -> None:
+    earlier = texts(run_on(benches, begin(benches, pipeline))[-1].view)["json"]
+    loaded = bring(benches, "before.json", earlier).view
+    assert json.loads(loaded["earlier"])["groups"] == json.loads(loaded["now"])["groups"]
+    assert all(row["base_speed_ratio"] == 1 for row in json.loads(loaded["changes"])["rows"])
+    again = run_on(benches, begin(benches, pipeline, categories=["code"], repeats=2))[-1].view
+    changes = json.loads(again["changes"])
+    assert [row["name"] for row in changes["rows"]] == ["code", "all"]
+    assert "repeats: 1 before, 2 now." in changes["conditions"]
+    assert again["earlier_name"] == "before.json"
+    away = benches.put_away(VISITOR).view
+    assert away["earlier"] == away["changes"] == ""
+    assert away["now"] == again["now"]
+
+
+def test_a_file_that_is_no_report_is_refused(
+    benches: BenchHandlers, pipeline: FakePipeline
+) -> None:
+    good = texts(run_on(benches, begin(benches, pipeline))[-1].view)["json"]
+    values = json.loads(good)
+    values["rows"][0]["decode_speedups"] = [float("nan")]
+    impossible = json.loads(good)
+    impossible["rows"][0]["acceptance"]["num_spec_steps"] = 0
+    for other in impossible["rows"][1:]:
+        other["acceptance"]["num_spec_steps"] = 0
+    for text, sentence in (
+        ("hello", "a.json is not JSON"),
+        ("[1]", "a.json has the form None"),
+        ('{"format": "eagleeye.bench/9"}', "eagleeye.bench/9"),
+        ('{"format": "eagleeye.bench/1"}', "lacks the field"),
+        ('{"format": "eagleeye.sweep/1"}', "a.json cannot be read as a sweep"),
+        (json.dumps(values), "a.json holds figures that cannot be"),
+        (json.dumps(impossible), "a.json holds figures that cannot be"),
+        ("[" * 100_000, "a.json is not JSON"),
+        (" " * 8_000_001, "at most 8000000 are read"),
+    ):
+        update = bring(benches, "a.json", text)
+        assert sentence in update.notice, text[:40]
+        assert update.view is KEEP
+
+
+def cells(text: str) -> list[dict[str, Any]]:
+    rows = [row for item in json.loads(text)["maps"] for row in item["rows"]]
+    return [cell for row in rows for cell in row["cells"]]
+
+
+def test_a_sweep_is_a_map_with_its_best_setting(
+    benches: BenchHandlers, pipeline: FakePipeline
+) -> None:
+    pipeline.step_seconds = 0.02
+    begun = begin(benches, pipeline, kind="sweep", image_tokens="16,64")
+    updates = run_on(benches, begun)
+    states = [cell["state"] for cell in cells(begun.view["now"])]
+    assert states == ["empty", "impossible", "empty", "empty"] * 2  # 8 tokens need a deeper tree
+    last = updates[-1].view
+    best = [cell for cell in cells(last["now"]) if cell.get("best")]
+    assert [(cell["setting"], cell["best"]) for cell in best] == [
+        (
+            "--draft-step 2 --draft-top-k 2 --verify-tree-size 4 --max-image-tokens-per-image 16",
+            ["decode", "end_to_end"],
+        )
+    ]
+    live = [item.view["writing"] for item in updates[:-1] if item.view is not KEEP]
+    assert any(
+        re.match(r"question \d+, (16|64) image tokens: .* is writing", text) for text in live
+    )
+    saved = texts(last)
+    swept = parse_sweep(saved["json"], "s.json")
+    assert saved == {
+        "json": sweep_json(swept.report, swept.environment, is_complete=True),
+        "md": sweep_markdown(swept.report, swept.environment),
+    }
+    beside = bring(benches, "s.json", saved["json"]).view
+    assert all(
+        cell["before"]["decode_speedup"] == cell["decode_speedup"]
+        for cell in cells(beside["now"])
+        if cell["state"] == "measured"
+    )
+    assert len(cells(beside["earlier"])) == 8
+
+
+def test_a_sweep_with_a_best_setting_that_is_not_there_is_refused(
+    benches: BenchHandlers, pipeline: FakePipeline
+) -> None:
+    last = run_on(benches, begin(benches, pipeline, kind="sweep"))[-1].view
+    values = json.loads(texts(last)["json"])
+    values["best_decode"] = 99
+    assert "number 99, which does not exist" in bring(benches, "s.json", json.dumps(values)).notice
+
+
+def test_a_text_only_base_is_offered_no_picture_categories() -> None:
+    usable = {name: usable for _, name, usable in bundled_categories(takes_pictures=False)}
+    assert not usable["picture"]
+    assert usable["story"]
+    assert all(usable for _, _, usable in bundled_categories(takes_pictures=True))
+
+
+def test_the_time_left_follows_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("vlm.ui.benches.time.monotonic", lambda: now[0])
+    pace = Pace()
+    pace.note(0)
+    assert pace.seconds_left(0, 4) is None
+    now[0] = 10.0
+    pace.note(1)
+    assert pace.seconds_left(1, 4) == 30.0
+    now[0] = 14.0
+    assert pace.seconds_left(1, 4) == 26.0
+    now[0] = 90.0
+    assert pace.seconds_left(1, 4) == 20.0

@@ -1,0 +1,147 @@
+"""What a measurement has brought so far, the same way for a benchmark and for a sweep.
+
+Comes in: a plan, then its events. Goes out: where it stands, in words, and its report as the page
+shows it and as it is saved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from eagle.types import TreeShape
+from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchRow
+from vlm.bench_report import BenchReport, ReportBuilder
+from vlm.sweep import SweepEvent, SweepMeasurement, SweepPlan, SweepProgress, sweep_report
+from vlm.sweep_files import SweptOn
+from vlm.ui import bench_shown
+from vlm.ui.engine_thread import Engine
+
+# An earlier measurement, loaded from a file.
+Earlier = BenchReport | SweptOn
+SIDE_NAMES = {"base": "the base alone", "eagle": "base + EAGLE-3"}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a measurement is: answers or races done, and whose answer is being written."""
+
+    num_done: int
+    num_all: int
+    writing: str
+
+
+class Tally(Protocol):
+    """Both kinds. `changes` and `shown` are empty where there is nothing to show."""
+
+    unit: str  # what `standing` counts
+    standing: Standing
+    num_results: int  # rows of the report; a change means that there is something new to show
+
+    def add(self, event: Any) -> None: ...
+
+    def shown(self, *, is_complete: bool, earlier: Earlier | None) -> str: ...
+
+    def changes(self, *, is_complete: bool, earlier: Earlier | None) -> str: ...
+
+    def files(self, *, is_complete: bool) -> str: ...
+
+    def verdict(self) -> str: ...
+
+
+class BenchTally:
+    """A benchmark's rows."""
+
+    unit = "Race"
+
+    def __init__(self, plan: BenchPlan, engine: Engine) -> None:
+        self._builder = ReportBuilder(plan, engine.info, engine.environment, engine.settings.tree)
+        self._categories = {question.id: question.category for question in plan.questions}
+        self.standing = Standing(0, plan.num_races, "")
+        self.num_results = 0
+
+    def add(self, event: BenchEvent) -> None:
+        self._builder.add(event)
+        if isinstance(event, BenchProgress):
+            self.standing = Standing(event.num_done, event.num_races, self._writing(event))
+        else:
+            self.num_results += 1
+
+    def report(self, *, is_complete: bool) -> BenchReport:
+        return self._builder.report(is_complete=is_complete)
+
+    def shown(self, *, is_complete: bool, earlier: Earlier | None) -> str:
+        if not self.num_results:
+            return ""
+        return bench_shown.bench_shown(self.report(is_complete=is_complete))
+
+    def changes(self, *, is_complete: bool, earlier: Earlier | None) -> str:
+        if not isinstance(earlier, BenchReport) or not self.num_results:
+            return ""
+        return bench_shown.bench_changes(earlier, self.report(is_complete=is_complete))
+
+    def files(self, *, is_complete: bool) -> str:
+        return bench_shown.bench_files(self.report(is_complete=is_complete))
+
+    def verdict(self) -> str:
+        rows: list[BenchRow] = self._builder.rows
+        same = sum(row.verdict.is_identical for row in rows)
+        return f"{same} of {len(rows)} answers identical"
+
+    def _writing(self, event: BenchProgress) -> str:
+        category = self._categories.get(event.question.partition(", turn ")[0], "")
+        place = f"{category}, question {event.question}" if category else event.question
+        return f"{place}: {SIDE_NAMES[event.mode]} is writing, {event.num_tokens} tokens"
+
+
+class SweepTally:
+    """A sweep's measurements."""
+
+    unit = "Answer"
+
+    def __init__(self, plan: SweepPlan, engine: Engine) -> None:
+        self._plan = plan
+        self._environment = engine.environment
+        self._measurements: list[SweepMeasurement] = []
+        self.standing = Standing(0, plan.num_runs, "")
+        self.num_results = 0
+
+    def add(self, event: SweepEvent) -> None:
+        if isinstance(event, SweepProgress):
+            self.standing = Standing(event.num_done, event.num_runs, sweep_writing(event))
+        else:
+            self._measurements.append(event)
+            self.num_results += 1
+
+    def swept(self, *, is_complete: bool) -> SweptOn:
+        return SweptOn(sweep_report(self._measurements), self._environment, is_complete)
+
+    def shown(self, *, is_complete: bool, earlier: Earlier | None) -> str:
+        before = earlier.report if isinstance(earlier, SweptOn) else None
+        return bench_shown.sweep_shown(self.swept(is_complete=is_complete), self._plan, before)
+
+    def changes(self, *, is_complete: bool, earlier: Earlier | None) -> str:
+        return ""  # a sweep shows them in its cells
+
+    def files(self, *, is_complete: bool) -> str:
+        return bench_shown.sweep_files(self.swept(is_complete=is_complete))
+
+    def verdict(self) -> str:
+        same = sum(item.is_identical for item in self._measurements)
+        return f"{same} of {len(self._measurements)} answers identical"
+
+
+def tally_of(plan: BenchPlan | SweepPlan, engine: Engine) -> Tally:
+    return BenchTally(plan, engine) if isinstance(plan, BenchPlan) else SweepTally(plan, engine)
+
+
+def sweep_writing(event: SweepProgress) -> str:
+    budget = "" if event.image_tokens is None else f", {event.image_tokens} image tokens"
+    return f"question {event.question}{budget}: {tree_name(event.tree)} is writing"
+
+
+def tree_name(tree: TreeShape | None) -> str:
+    if tree is None:
+        return SIDE_NAMES["base"]
+    size = f"{tree.verify_tree_size} verified tokens"
+    return f"depth {tree.draft_step}, top-k {tree.draft_top_k}, {size}"
