@@ -16,6 +16,7 @@ from vlm.errors import EngineLost
 if TYPE_CHECKING:
     from vlm.config import Settings
     from vlm.engine_process import EngineProcess
+    from vlm.environment import Environment
     from vlm.jobs import Job
     from vlm.pipeline import PipelineInfo
 
@@ -46,6 +47,10 @@ class RenewableEngine:
     @property
     def settings(self) -> Settings:
         return self._engine.settings
+
+    @property
+    def environment(self) -> Environment:
+        return self._engine.environment
 
     def perform(self, job: Job) -> Iterator[Any]:
         """As `EngineProcess.perform`, in a new process where the last one is gone."""

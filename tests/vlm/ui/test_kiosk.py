@@ -16,9 +16,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from tests.vlm.ui.fakes import INFO, FakePipeline
-from tests.vlm.ui.races import scripted_race
 from visual_encoder.errors import ImageRefused
-from vlm.compare import CompareRequest
 from vlm.errors import EngineLost
 from vlm.requests import ChatMessage, GenerationRequest
 from vlm.ui import server
@@ -34,18 +32,11 @@ PIN = "2468"
 TIMEOUT = 10.0
 
 
-class RacingPipeline(FakePipeline):
-    def perform(self, job: Any) -> Iterator[Any]:
-        if isinstance(job, CompareRequest):
-            return scripted_race(self, job)
-        return super().perform(job)
-
-
 class Stand:
     """A kiosk over a scripted engine, and a client in front of it."""
 
     def __init__(self, **options: Any) -> None:
-        self.pipeline = RacingPipeline()
+        self.pipeline = FakePipeline()
         self.num_renewals = 0
         self._options = {"pin": PIN, **options}
 
