@@ -145,7 +145,7 @@ def compare(pipeline: VlmPipeline, asked: CompareRequest) -> Iterator[CompareEve
     """Closing the iterator stops decoding within one step. Raises as `VlmPipeline.run`."""
     require_draft(pipeline)
     with pipeline.lock:
-        prepared = pipeline.prepare(asked.request)
+        prepared = pipeline.prepare(replace(asked.request, encode_anew=True))
         if asked.warm_up:
             warm_up(pipeline, asked.request, prepared)
         legs: dict[Mode, list[RunStats]] = {"base": [], "eagle": []}

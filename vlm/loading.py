@@ -135,7 +135,7 @@ def load_vision(
         return None
     encoder = load_encoder(base_dir, settings, device, on_progress)
     caching = CachingEncoder(encoder, FeatureCache(settings.feature_cache_mib * 2**20))
-    return Vision(ImagePreprocessor(base_dir), caching, int(config["image_token_id"]))
+    return Vision(ImagePreprocessor(base_dir), caching, encoder, int(config["image_token_id"]))
 
 
 def load_encoder(

@@ -58,7 +58,8 @@ class Vision:
     """Everything that a base with eyes has and a text-only base lacks."""
 
     preprocessor: ImagePreprocessor
-    encoder: VisualEncoder
+    encoder: VisualEncoder  # remembers pictures
+    engine: VisualEncoder  # the same without memory
     image_token_id: int
 
 
@@ -147,7 +148,7 @@ class VlmPipeline:
         phases.end("pictures")
         prompt = self._prepare_prompt(request, patches)
         phases.end("prompt")
-        features = self._encode(patches)
+        features = self._encode(patches, anew=request.encode_anew)
         phases.end("vision")
         merged = self._merge(prompt, features)
         phases.end("merge")
@@ -213,10 +214,11 @@ class VlmPipeline:
             )
         return prompt
 
-    def _encode(self, patches: ImagePatches | None) -> VisionFeatures | None:
+    def _encode(self, patches: ImagePatches | None, *, anew: bool) -> VisionFeatures | None:
         if patches is None or self.vision is None:
             return None
-        features = self.vision.encoder.encode(patches)
+        encoder = self.vision.engine if anew else self.vision.encoder
+        features = encoder.encode(patches)
         if features.num_cached_images == 0:
             self.vision_pace.note(len(patches.pixel_values), features.seconds)
         return features

@@ -35,4 +35,5 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     limits: ImageTokenLimits | None = None
     tree: TreeShape | None = None
+    encode_anew: bool = False  # where time is measured: pictures seen before cost nothing otherwise
     record_trees: bool = True  # every step carries its draft tree; docs/trace.md has the cost

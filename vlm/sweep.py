@@ -140,7 +140,7 @@ def sweep(pipeline: VlmPipeline, plan: SweepPlan) -> Iterator[SweepEvent]:
         pairs = itertools.product(plan.questions, plan.budgets)
         for place, (question, budget) in enumerate(pairs):
             request = _request(pipeline, plan, question, budget)
-            prepared = pipeline.prepare(request)
+            prepared = pipeline.prepare(replace(request, encode_anew=True))
             if place == 0:
                 warm_up(pipeline, request, prepared)
             shift = place % len(plan.trees)

@@ -76,6 +76,14 @@ def test_every_leg_is_a_sound_trace_of_the_same_prompt(tiny_pipeline: VlmPipelin
     assert len(vision) == 1, "the picture is encoded once, and its time counts in every leg"
 
 
+def test_a_picture_seen_before_is_encoded_anew(tiny_pipeline: VlmPipeline) -> None:
+    """What the encoder takes belongs to the time of an answer, in the tenth round too."""
+    for _ in range(2):
+        list(tiny_pipeline.run(REQUEST))
+    legs, _ = race(tiny_pipeline, CompareRequest(REQUEST))
+    assert [stats(leg).num_cached_images for leg in legs.values()] == [0, 0]
+
+
 def test_figures_follow_from_each_other(tiny_pipeline: VlmPipeline) -> None:
     _, result = race(tiny_pipeline, CompareRequest(REQUEST))
     length, cost = result.acceptance.mean_acceptance_length, result.step_cost
