@@ -92,9 +92,9 @@ def test_the_tree_tells_what_the_base_chose_instead(answered: Page) -> None:
     expect(tree.locator(".ee-tree-sentence")).to_contain_text("7 tokens proposed, 2 accepted")
     expect(tree.locator(".ee-tree-sentence")).to_contain_text("the draft's number 2 there")
     answered.get_by_role("button", name="Enlarge the tree").click()
-    expect(answered.locator("dialog .ee-node")).to_have_count(9)
+    expect(answered.locator("dialog.ee-enlarged .ee-node")).to_have_count(9)
     answered.keyboard.press("Escape")
-    expect(answered.locator("dialog")).to_be_hidden()
+    expect(answered.locator("dialog.ee-enlarged")).to_be_hidden()
 
 
 def test_charts_show_their_formula_on_focus(answered: Page) -> None:
