@@ -22,6 +22,8 @@ pytest.importorskip("playwright")
 
 from playwright.sync_api import Browser, Page, Request, sync_playwright
 
+from tests.browser.kiosk_servers import kiosk_arguments
+
 REPOSITORY = Path(__file__).parents[2]
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",
@@ -211,3 +213,26 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
         entries.append({"image": f"{number}.png", "question": question, "expects": ["square"]})
     (folder / "examples.json").write_text(json.dumps(entries), encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="package")
+def kiosk_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server may write: its cache folder and the temporary files."""
+    return tmp_path_factory.mktemp("kiosk")
+
+
+@pytest.fixture(scope="package")
+def kiosk(examples: Path, kiosk_home: Path) -> Iterator[str]:
+    environment = {"EAGLEEYE_HOME": str(kiosk_home), "TMPDIR": str(kiosk_home)}
+    server = Server(kiosk_arguments(examples), environment)
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="package")
+def impatient_kiosk(examples: Path) -> Iterator[str]:
+    """Warns after one and a half seconds, wipes a second and a half later."""
+    times = ["--kiosk-idle-seconds", "1.5", "--kiosk-warning-seconds", "1.5"]
+    server = Server(kiosk_arguments(examples, *times))
+    yield server.url
+    server.stop()

@@ -150,3 +150,17 @@ CONTRAST = """() => {
     }
     return bad;
 }"""
+
+
+def open_staff(page: Page) -> None:
+    """A long press in the corner, then the PIN on the pad."""
+    corner = page.locator(".k-corner").bounding_box()
+    assert corner is not None
+    page.mouse.move(corner["x"] + 20, corner["y"] + 20)
+    page.mouse.down()
+    page.wait_for_timeout(1700)
+    page.mouse.up()
+    dialog = page.get_by_role("dialog", name="Staff")
+    for digit in PIN:
+        dialog.get_by_role("button", name=digit, exact=True).click()
+    press(page, "OK")

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,17 +38,6 @@ FORM: dict[str, Any] = {
     "verify_tree_sizes": "4,8",
     "image_tokens": "",
 }
-
-
-@pytest.fixture
-def pipeline() -> FakePipeline:
-    return FakePipeline()
-
-
-@pytest.fixture
-def engine(pipeline: FakePipeline) -> Iterator[EngineThread]:
-    with EngineThread(pipeline) as engine:
-        yield engine
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -28,17 +28,6 @@ from vlm.ui.watching import UPDATES_PER_SECOND
 EXAMPLE = Example(Path("/examples/cat.png"), "What is this?")
 VISITOR = gr.Request(session_hash="visitor")
 OTHER = gr.Request(session_hash="other")
-
-
-@pytest.fixture
-def pipeline() -> FakePipeline:
-    return FakePipeline()
-
-
-@pytest.fixture
-def engine(pipeline: FakePipeline) -> Iterator[EngineThread]:
-    with EngineThread(pipeline) as engine:
-        yield engine
 
 
 @pytest.fixture

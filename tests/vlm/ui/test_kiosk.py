@@ -6,93 +6,27 @@ import asyncio
 import io
 import json
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image
 
 from tests.vlm.ui.fakes import INFO, FakePipeline
+from tests.vlm.ui.kiosk_stand import PIN, Stand, kinds, png
 from visual_encoder.errors import ImageRefused
 from vlm.errors import EngineLost
 from vlm.requests import ChatMessage, GenerationRequest
-from vlm.ui import server
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.examples import load_examples
-from vlm.ui.kiosk import MAX_PICTURE_BYTES, Kiosk
+from vlm.ui.kiosk import MAX_PICTURE_BYTES
 from vlm.ui.kiosk_options import KioskOptions
 from vlm.ui.kiosk_replays import load_replays
 from vlm.ui.kiosk_runs import SORRY, Answer, RunStream
 from vlm.ui.kiosk_staff import Figures
 
-PIN = "2468"
 TIMEOUT = 10.0
-
-
-class Stand:
-    """A kiosk over a scripted engine, and a client in front of it."""
-
-    def __init__(self, **options: Any) -> None:
-        self.pipeline = FakePipeline()
-        self.num_renewals = 0
-        self._options = {"pin": PIN, **options}
-
-    def __enter__(self) -> Stand:
-        self.engine = EngineThread(self.pipeline)
-        options = KioskOptions(**self._options)
-        self.kiosk = Kiosk(self.engine, load_examples(), load_replays(), options, self.renew)
-        self.client = TestClient(server.create_kiosk_app(self.kiosk)).__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.client.__exit__(None, None, None)
-        self.engine.close()
-
-    def renew(self) -> None:
-        self.num_renewals += 1
-
-    def begin(self) -> str:
-        visit: str = self.client.post("/kiosk/visits").json()["visit"]
-        return visit
-
-    def lines(self, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
-        response = self.client.post(path, json=body)
-        assert response.status_code == 200, response.text
-        return [json.loads(line) for line in response.text.splitlines()]
-
-    def answer(self, visit: str, **asked: Any) -> list[dict[str, Any]]:
-        return self.lines(f"/kiosk/visits/{visit}/answer", asked)
-
-    def put(self, visit: str, picture: bytes) -> Any:
-        return self.client.put(f"/kiosk/visits/{visit}/picture", content=picture)
-
-    def figures(self, pin: object = PIN) -> Any:
-        return self.client.post("/kiosk/staff/figures", json={"pin": pin})
-
-
-@pytest.fixture
-def stand() -> Iterator[Stand]:
-    with Stand() as stand:
-        yield stand
-
-
-@pytest.fixture
-def typing_stand() -> Iterator[Stand]:
-    with Stand(free_text=True) as stand:
-        yield stand
-
-
-def png() -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (40, 30), "red").save(file, "PNG")
-    return file.getvalue()
-
-
-def kinds(lines: list[dict[str, Any]]) -> list[str]:
-    return [line["type"] for line in lines]
 
 
 def test_the_page_and_everything_that_it_names_is_served_with_strict_headers(stand: Stand) -> None:
@@ -391,42 +325,6 @@ def test_a_page_of_another_site_can_do_nothing(stand: Stand) -> None:
     assert response.status_code == 403
     own = stand.client.post("/kiosk/visits", headers={"origin": "http://testserver"})
     assert own.status_code == 200
-
-
-def test_staff_see_figures_of_everybody_and_of_nobody(stand: Stand) -> None:
-    stand.answer(stand.begin(), card=0)
-    figures = stand.figures().json()
-    assert (figures["visitors"], figures["answers"], figures["visits_under_way"]) == (1, 1, 1)
-    # (2 + 0 + 4 + 3) accepted tokens in four steps, and the base's own of each.
-    assert figures["mean_acceptance_length"] == 3.25
-    assert load_examples()[0].question not in json.dumps(figures)
-
-
-def test_staff_restart_the_engine_which_ends_all_visits(stand: Stand) -> None:
-    visit = stand.begin()
-    assert stand.client.post("/kiosk/staff/restart", json={"pin": PIN}).status_code == 204
-    assert stand.num_renewals == 1
-    assert stand.client.post(f"/kiosk/visits/{visit}/stop").status_code == 410
-
-
-@pytest.mark.parametrize("pin", ["1111", "", None, 2468, ["2468"]])
-def test_a_wrong_pin_opens_nothing(stand: Stand, pin: object) -> None:
-    assert stand.figures(pin).status_code == 403
-    assert stand.client.post("/kiosk/staff/restart", json={"pin": pin}).status_code == 403
-    assert stand.num_renewals == 0
-
-
-def test_after_five_wrong_pins_the_right_one_waits_too(stand: Stand) -> None:
-    statuses = [stand.figures("0000").status_code for _ in range(5)]
-    assert statuses == [403, 403, 403, 403, 429]
-    assert stand.figures(PIN).status_code == 429
-
-
-def test_without_a_pin_there_is_no_staff_panel() -> None:
-    with Stand(pin=None) as stand:
-        assert not stand.client.get("/kiosk/config").json()["has_staff"]
-        for pin in (PIN, "", None):
-            assert stand.figures(pin).status_code == 404
 
 
 def test_a_base_without_eyes_gets_questions_instead_of_pictures() -> None:

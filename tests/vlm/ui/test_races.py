@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,6 @@ from vlm.ui.engine_thread import EngineThread
 from vlm.ui.races import RaceHandlers, RaceUpdate
 
 VISITOR = gr.Request(session_hash="visitor")
-
-
-@pytest.fixture
-def pipeline() -> FakePipeline:
-    return FakePipeline()
-
-
-@pytest.fixture
-def engine(pipeline: FakePipeline) -> Iterator[EngineThread]:
-    with EngineThread(pipeline) as engine:
-        yield engine
 
 
 @pytest.fixture
