@@ -7,7 +7,8 @@ import os
 import sys
 import threading
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -64,7 +65,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run(settings: Settings, arguments: argparse.Namespace) -> None:
-    """Load, warm up, serve. The port is taken first, since loading takes longer than failing."""
+    """Load, warm up, serve. The port is taken first, since loading takes longer than failing; until
+    the page is there, its address says what is being loaded."""
     options = kiosk_options_from_arguments(arguments)
     listener = server.bind(arguments.host, arguments.port)
     server.prepare_environment(listener)
@@ -73,17 +75,22 @@ def run(settings: Settings, arguments: argparse.Namespace) -> None:
     from vlm.engine_process import EngineProcess
     from vlm.ui.engine_renewal import RenewableEngine
     from vlm.ui.engine_thread import EngineThread
+    from vlm.ui.loading_page import LoadingPage
 
-    load = partial(EngineProcess, keep_a_core_for_the_page(settings), report)
-    with RenewableEngine(load) as pipeline, EngineThread(pipeline) as engine:
-        report("Warming up")
-        engine.warm_up()
-        app = make_app(engine, pipeline, options, only_kiosk=arguments.kiosk)
-        url = server.page_url(listener)
-        listener.listen()  # who comes between this line and the server's first waits, not fails
+    url = server.page_url(listener)
+    with ExitStack() as until_stopped:
+        with LoadingPage(listener) as loading:
+            if arguments.inbrowser:
+                threading.Timer(0.5, webbrowser.open, [url]).start()
+            progress = both(report, loading.report)
+            progress("Starting the engine")
+            load = partial(EngineProcess, keep_a_core_for_the_page(settings), progress)
+            pipeline = until_stopped.enter_context(RenewableEngine(load))
+            engine = until_stopped.enter_context(EngineThread(pipeline))
+            progress("Warming up")
+            engine.warm_up()
+            app = make_app(engine, pipeline, options, only_kiosk=arguments.kiosk)
         report(f"EagleEye is ready: {url}")
-        if arguments.inbrowser:
-            threading.Timer(0.5, webbrowser.open, [url]).start()
         server.serve(app, listener)
 
 
@@ -109,6 +116,14 @@ def keep_a_core_for_the_page(settings: Settings) -> Settings:
     if settings.threads:
         return settings
     return replace(settings, threads=max(1, (os.cpu_count() or 1) - 1))
+
+
+def both(first: Callable[[str], None], second: Callable[[str], None]) -> Callable[[str], None]:
+    def tell(message: str) -> None:
+        first(message)
+        second(message)
+
+    return tell
 
 
 def report(message: str) -> None:

@@ -14,6 +14,7 @@ from eagle.errors import EagleError
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
+PICKLE_FILE = "pytorch_model.bin"
 
 
 def resolve_checkpoint(name: str) -> Path:
@@ -30,7 +31,7 @@ def resolve_checkpoint(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        patterns = ["*.json", "*.safetensors", "pytorch_model.bin", "*.txt", "*.jinja"]
+        patterns = ["*.json", "*.safetensors", PICKLE_FILE, "*.txt", "*.jinja"]
         return Path(snapshot_download(name, allow_patterns=patterns))
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise EagleError(
@@ -66,6 +67,12 @@ def tensor_files(directory: Path) -> list[Path]:
     return [single] if single.exists() else []
 
 
+def checkpoint_bytes(directory: Path) -> int:
+    """The size of a checkpoint's tensors on disk."""
+    files = tensor_files(directory) or [directory / PICKLE_FILE]
+    return sum(path.stat().st_size for path in files if path.exists())
+
+
 def iterate_tensors(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
     """Every (name, tensor) of a checkpoint, one at a time, so that a big one needs no second copy.
 
@@ -78,7 +85,7 @@ def iterate_tensors(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
                 yield name, tensors.get_tensor(name)
     if files:
         return
-    pickle = directory / "pytorch_model.bin"
+    pickle = directory / PICKLE_FILE
     if not pickle.exists():
-        raise EagleError(f"{directory} holds neither {SINGLE_FILE} nor pytorch_model.bin.")
+        raise EagleError(f"{directory} holds neither {SINGLE_FILE} nor {PICKLE_FILE}.")
     yield from torch.load(pickle, map_location="cpu", weights_only=True).items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,18 @@ def load_language_model(
     aux_layers: tuple[int, ...],
     dtype: torch.dtype,
     device: torch.device,
+    on_bytes: Callable[[int], None] = lambda _: None,
 ) -> LanguageModel:
-    """Load the decoder. Raises `CheckpointError` naming the first tensor that is missing,
-    unexpected or of another shape than config.json says."""
+    """Load the decoder; `on_bytes` is told the size of every tensor that was read.
+
+    Raises `CheckpointError` naming the first tensor that is missing, unexpected or of another shape
+    than config.json says.
+    """
     shape = LanguageModelConfig.from_json(config)
     expected = shape.expected_shapes()
     tensors: dict[str, torch.Tensor] = {}
     for full_name, tensor in iterate_tensors(directory):
+        on_bytes(tensor.nbytes)
         name = _language_name(full_name)
         if name is None or (name == "lm_head.weight" and shape.tie_word_embeddings):
             continue

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from eagle.checkpoint import resolve_checkpoint
+from eagle.checkpoint import checkpoint_bytes, resolve_checkpoint
 from eagle.drafting import Eagle3Draft
 from eagle.loading import DraftCheckpoint, TargetFacts, bind_draft, check_fit, read_draft
 from visual_encoder import (
@@ -35,6 +35,7 @@ from vlm.prompt import PromptBuilder
 
 Progress = Callable[[str], None]
 T = TypeVar("T")
+SLOW_TO_READ_BYTES = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,31 @@ class Choice(Generic[T]):
 
     value: T
     reason: str
+
+
+class BytesRead:
+    """Reports what is being read and how large it is, and every tenth of what takes a while."""
+
+    def __init__(self, what: str, num_bytes: int, note: str, on_progress: Progress) -> None:
+        self._line = f"{what}, {in_units(num_bytes)} ({note})"
+        self._num_bytes = num_bytes
+        self._read = 0
+        self._on_progress = on_progress
+        on_progress(self._line)
+
+    def __call__(self, num_bytes: int) -> None:
+        tenths_before = 10 * self._read // self._num_bytes
+        self._read += num_bytes
+        tenths = 10 * self._read // self._num_bytes
+        if self._num_bytes >= SLOW_TO_READ_BYTES and tenths_before < tenths < 10:
+            self._on_progress(f"{self._line}: {10 * tenths} %")
+
+
+def in_units(num_bytes: int) -> str:
+    """As downloads are announced: 271 MB, 16.6 GB."""
+    if num_bytes >= 10**9:
+        return f"{num_bytes / 10**9:.1f} GB"
+    return f"{num_bytes / 10**6:.0f} MB"
 
 
 def load_pipeline(settings: Settings, on_progress: Progress) -> VlmPipeline:
@@ -57,12 +83,21 @@ def load_pipeline(settings: Settings, on_progress: Progress) -> VlmPipeline:
     torch.set_num_threads(settings.threads or os.cpu_count() or 1)
     base_dir, draft_dir = find_checkpoints(settings, on_progress)
     config = base_config(base_dir)
+    if draft_dir is not None:
+        size = in_units(checkpoint_bytes(draft_dir))
+        on_progress(f"Loading {draft_name(settings)}, {size}")
     checkpoint = None if draft_dir is None else read_draft(draft_dir)
     aux_layers = () if checkpoint is None else check_fit(checkpoint, TargetFacts.from_json(config))
 
-    on_progress(f"Loading {base_name(settings)} ({dtype.reason})")
     model = load_language_model(
-        base_dir, config, aux_layers=aux_layers, dtype=dtype.value, device=device
+        base_dir,
+        config,
+        aux_layers=aux_layers,
+        dtype=dtype.value,
+        device=device,
+        on_bytes=BytesRead(
+            f"Loading {base_name(settings)}", checkpoint_bytes(base_dir), dtype.reason, on_progress
+        ),
     )
     vision = load_vision(base_dir, config, settings, device, on_progress)
     tokenizer = load_tokenizer(base_dir)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vlm.errors import ConfigError
-from vlm.loading import choose_device, choose_dtype
+from vlm.loading import BytesRead, choose_device, choose_dtype
 
 CPU = torch.device("cpu")
 
@@ -44,3 +44,19 @@ def test_unknown_devices_are_named(name: str) -> None:
 def test_a_gpu_that_is_not_there_is_missed() -> None:
     with pytest.raises(ConfigError, match="no usable NVIDIA GPU"):
         choose_device("cuda")
+
+
+def test_a_large_checkpoint_tells_every_tenth_that_is_read() -> None:
+    told: list[str] = []
+    read = BytesRead("Loading a base", 20 * 10**9, "float32, as asked", told.append)
+    for _ in range(40):
+        read(5 * 10**8)
+    assert told[0] == "Loading a base, 20.0 GB (float32, as asked)"
+    assert told[1:] == [f"{told[0]}: {tenth} %" for tenth in range(10, 100, 10)]
+
+
+def test_a_small_checkpoint_tells_its_size_once() -> None:
+    told: list[str] = []
+    read = BytesRead("Loading a base", 271 * 10**6, "bfloat16", told.append)
+    read(271 * 10**6)
+    assert told == ["Loading a base, 271 MB (bfloat16)"]

@@ -6,6 +6,8 @@ Everything that keeps a visitor's data on this machine and off other visitors' s
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import shutil
 import socket
@@ -164,10 +166,17 @@ def _add_kiosk(app: FastAPI, kiosk: Kiosk, *, always: bool) -> None:
     app.include_router(kiosk.router)
 
 
+def _was_not_cut_off(record: logging.LogRecord) -> bool:
+    """Whether a record tells of anything else than a browser's stream that the end cut off."""
+    cut_off = record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not cut_off and "graceful shutdown" not in record.getMessage()
+
+
 def serve(app: FastAPI, listener: socket.socket) -> None:
     """Answer requests until the process is told to stop."""
     import uvicorn
 
+    logging.getLogger("uvicorn.error").addFilter(_was_not_cut_off)
     # Open streams of browsers would otherwise keep the process from ending.
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
     uvicorn.Server(config).run(sockets=[listener])
