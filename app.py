@@ -18,7 +18,7 @@ from visual_encoder.errors import VisualEncoderError
 from vlm.config import Settings, add_settings_arguments, settings_from_arguments
 from vlm.errors import VlmError
 from vlm.ui import server
-from vlm.ui.kiosk_options import (
+from vlm.ui.kiosk.options import (
     KioskOptions,
     add_kiosk_arguments,
     kiosk_options_from_arguments,
@@ -99,8 +99,8 @@ def make_app(
 ) -> FastAPI:
     """The page and the kiosk, or the kiosk without the page, its settings and its uploads."""
     from vlm.ui.examples import EXAMPLES_FOLDER, load_examples
-    from vlm.ui.kiosk import Kiosk
-    from vlm.ui.kiosk_replays import load_replays
+    from vlm.ui.kiosk.kiosk import Kiosk
+    from vlm.ui.kiosk.replays import load_replays
 
     kiosk = Kiosk(engine, load_examples(), load_replays(), options, pipeline.renew)
     if only_kiosk:

@@ -24,7 +24,7 @@ from vlm.pipeline import PipelineInfo
 from vlm.preview import PreviewRequest
 from vlm.sweep import SweepPlan
 from vlm.ui import server
-from vlm.ui.kiosk_options import add_kiosk_arguments, kiosk_options_from_arguments
+from vlm.ui.kiosk.options import add_kiosk_arguments, kiosk_options_from_arguments
 
 HOSTILE = (
     "<script>window.hacked = 1</script><style>body { display: none }</style>"
@@ -99,8 +99,8 @@ def main() -> None:
 
     from vlm.ui.engine_thread import EngineThread
     from vlm.ui.examples import load_examples
-    from vlm.ui.kiosk import Kiosk
-    from vlm.ui.kiosk_replays import load_replays
+    from vlm.ui.kiosk.kiosk import Kiosk
+    from vlm.ui.kiosk.replays import load_replays
 
     info = TEXT_ONLY if arguments.text_only else INFO
     pipeline = ScriptedPipeline(info, arguments.step_seconds)

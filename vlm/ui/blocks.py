@@ -9,8 +9,8 @@ import gradio as gr
 
 from vlm.ui import panels
 from vlm.ui.assets import asset
-from vlm.ui.bench_page import Bench, bench_page, wire_bench
-from vlm.ui.benches import BenchHandlers
+from vlm.ui.bench.benches import BenchHandlers
+from vlm.ui.bench.page import Bench, bench_page, wire_bench
 from vlm.ui.controls import Controls
 from vlm.ui.encoder_view import EncoderView
 from vlm.ui.engine_thread import EngineThread

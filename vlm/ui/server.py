@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from vlm.ui.kiosk import Kiosk
+    from vlm.ui.kiosk.kiosk import Kiosk
 
 MAX_UPLOAD = "20mb"
 # gr.HTML compiles its templates in the browser ('unsafe-eval') and Gradio's own page has inline
@@ -160,7 +160,7 @@ def _bare_app() -> FastAPI:
 
 
 def _add_kiosk(app: FastAPI, kiosk: Kiosk, *, always: bool) -> None:
-    from vlm.ui.kiosk_http import KioskAddress
+    from vlm.ui.kiosk.http import KioskAddress
 
     app.add_middleware(KioskAddress, always=always)
     app.include_router(kiosk.router)

@@ -13,9 +13,9 @@ from tests.vlm.ui.fakes import FakePipeline
 from vlm.ui import server
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.examples import load_examples
-from vlm.ui.kiosk import Kiosk
-from vlm.ui.kiosk_options import KioskOptions
-from vlm.ui.kiosk_replays import load_replays
+from vlm.ui.kiosk.kiosk import Kiosk
+from vlm.ui.kiosk.options import KioskOptions
+from vlm.ui.kiosk.replays import load_replays
 
 PIN = "2468"
 

@@ -18,8 +18,8 @@ from vlm.bench_files import parse_report, to_csv, to_json, to_markdown, write_re
 from vlm.errors import ConfigError
 from vlm.sweep_files import parse_sweep, sweep_json, sweep_markdown
 from vlm.ui.answers import KEEP
-from vlm.ui.bench_form import bundled_categories, uploaded_questions
-from vlm.ui.benches import NUM_FORM_FIELDS, BenchHandlers, BenchUpdate, Pace
+from vlm.ui.bench.benches import NUM_FORM_FIELDS, BenchHandlers, BenchUpdate, Pace
+from vlm.ui.bench.form import bundled_categories, uploaded_questions
 from vlm.ui.controls import Controls
 from vlm.ui.engine_thread import EngineThread
 
@@ -375,7 +375,7 @@ def test_a_text_only_base_is_offered_no_picture_categories() -> None:
 
 def test_the_time_left_follows_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("vlm.ui.benches.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("vlm.ui.bench.benches.time.monotonic", lambda: now[0])
     pace = Pace()
     pace.note(0)
     assert pace.seconds_left(0, 4) is None

@@ -20,11 +20,11 @@ from vlm.errors import EngineLost
 from vlm.requests import ChatMessage, GenerationRequest
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.examples import load_examples
-from vlm.ui.kiosk import MAX_PICTURE_BYTES
-from vlm.ui.kiosk_options import KioskOptions
-from vlm.ui.kiosk_replays import load_replays
-from vlm.ui.kiosk_runs import SORRY, Answer, RunStream
-from vlm.ui.kiosk_staff import Figures
+from vlm.ui.kiosk.kiosk import MAX_PICTURE_BYTES
+from vlm.ui.kiosk.options import KioskOptions
+from vlm.ui.kiosk.replays import load_replays
+from vlm.ui.kiosk.runs import SORRY, Answer, RunStream
+from vlm.ui.kiosk.staff import Figures
 
 TIMEOUT = 10.0
 

@@ -9,11 +9,11 @@ import pytest
 from tests.vlm.ui.fakes import FakePipeline
 from vlm.errors import ConfigError
 from vlm.requests import ChatMessage, GenerationRequest
-from vlm.ui import kiosk_options, kiosk_visits
 from vlm.ui.engine_thread import EngineThread
-from vlm.ui.kiosk_options import KioskOptions
-from vlm.ui.kiosk_staff import LOCK_SECONDS, StaffGate
-from vlm.ui.kiosk_visits import MAX_VISITS, SILENCE_SECONDS, RateLimit, Refusal, Visits
+from vlm.ui.kiosk import options, visits
+from vlm.ui.kiosk.options import KioskOptions
+from vlm.ui.kiosk.staff import LOCK_SECONDS, StaffGate
+from vlm.ui.kiosk.visits import MAX_VISITS, SILENCE_SECONDS, RateLimit, Refusal, Visits
 
 
 class Clock:
@@ -52,7 +52,7 @@ def test_a_silent_screens_visit_ends_and_its_run_with_it() -> None:
 
 
 def test_silence_is_looked_for_without_anybody_asking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kiosk_visits, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(visits, "SILENCE_SECONDS", 0.05)
 
     async def scenario() -> None:
         visits = Visits(60, 60)
@@ -114,9 +114,9 @@ def test_options_are_checked() -> None:
 def test_the_pin_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     import app
 
-    monkeypatch.setenv(kiosk_options.PIN_VARIABLE, "777777")
+    monkeypatch.setenv(options.PIN_VARIABLE, "777777")
     parse = app.build_parser().parse_args
-    assert kiosk_options.kiosk_options_from_arguments(parse([])).pin == "777777"
+    assert options.kiosk_options_from_arguments(parse([])).pin == "777777"
     given = parse(["--kiosk-pin", "1234", "--kiosk-idle-seconds", "5", "--kiosk-free-text"])
-    options = kiosk_options.kiosk_options_from_arguments(given)
-    assert options == KioskOptions(pin="1234", idle_seconds=5, free_text=True)
+    chosen = options.kiosk_options_from_arguments(given)
+    assert chosen == KioskOptions(pin="1234", idle_seconds=5, free_text=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vlm.trace import TraceSummary
-from vlm.ui.kiosk_visits import Clock, Refusal
+from vlm.ui.kiosk.visits import Clock, Refusal
 
 MAX_ATTEMPTS = 5
 LOCK_SECONDS = 60.0

@@ -14,7 +14,7 @@ from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchRow
 from vlm.bench_report import BenchReport, ReportBuilder
 from vlm.sweep import SweepEvent, SweepMeasurement, SweepPlan, SweepProgress, sweep_report
 from vlm.sweep_files import SweptOn
-from vlm.ui import bench_shown
+from vlm.ui.bench import tables
 from vlm.ui.engine_thread import Engine
 
 # An earlier measurement, loaded from a file.
@@ -73,15 +73,15 @@ class BenchTally:
     def shown(self, *, is_complete: bool, earlier: Earlier | None) -> str:
         if not self.num_results:
             return ""
-        return bench_shown.bench_shown(self.report(is_complete=is_complete))
+        return tables.bench_shown(self.report(is_complete=is_complete))
 
     def changes(self, *, is_complete: bool, earlier: Earlier | None) -> str:
         if not isinstance(earlier, BenchReport) or not self.num_results:
             return ""
-        return bench_shown.bench_changes(earlier, self.report(is_complete=is_complete))
+        return tables.bench_changes(earlier, self.report(is_complete=is_complete))
 
     def files(self, *, is_complete: bool) -> str:
-        return bench_shown.bench_files(self.report(is_complete=is_complete))
+        return tables.bench_files(self.report(is_complete=is_complete))
 
     def verdict(self) -> str:
         rows: list[BenchRow] = self._builder.rows
@@ -118,13 +118,13 @@ class SweepTally:
 
     def shown(self, *, is_complete: bool, earlier: Earlier | None) -> str:
         before = earlier.report if isinstance(earlier, SweptOn) else None
-        return bench_shown.sweep_shown(self.swept(is_complete=is_complete), self._plan, before)
+        return tables.sweep_shown(self.swept(is_complete=is_complete), self._plan, before)
 
     def changes(self, *, is_complete: bool, earlier: Earlier | None) -> str:
         return ""  # a sweep shows them in its cells
 
     def files(self, *, is_complete: bool) -> str:
-        return bench_shown.sweep_files(self.swept(is_complete=is_complete))
+        return tables.sweep_files(self.swept(is_complete=is_complete))
 
     def verdict(self) -> str:
         same = sum(item.is_identical for item in self._measurements)

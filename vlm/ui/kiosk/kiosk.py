@@ -1,7 +1,7 @@
 """The kiosk for public screens: its files, and what its script asks of the server.
 
 Comes in: requests of any number of screens. Goes out: static files, small JSON, and streams of
-JSON Lines (`vlm.ui.kiosk_runs`). A page of its own without Gradio, so that it goes on when this
+JSON Lines (`vlm.ui.kiosk.runs`). A page of its own without Gradio, so that it goes on when this
 server is gone. It takes one picture at a time, keeps it in memory, and knows no conversation.
 All handlers run in the server's event loop.
 """
@@ -27,14 +27,14 @@ from vlm.requests import ChatMessage, GenerationRequest
 from vlm.ui.assets import PAGE_FOLDER
 from vlm.ui.engine_thread import EngineThread, Run
 from vlm.ui.examples import Example
-from vlm.ui.kiosk_http import Handler, KioskFiles, guarded, read_body, read_json
-from vlm.ui.kiosk_options import KioskOptions
-from vlm.ui.kiosk_replays import Replay
-from vlm.ui.kiosk_runs import Answer, Race, RunStream
-from vlm.ui.kiosk_staff import Figures, StaffGate
-from vlm.ui.kiosk_visits import Asked, Refusal, Visit, Visits
+from vlm.ui.kiosk.http import Handler, KioskFiles, guarded, read_body, read_json
+from vlm.ui.kiosk.options import KioskOptions
+from vlm.ui.kiosk.replays import Replay
+from vlm.ui.kiosk.runs import Answer, Race, RunStream
+from vlm.ui.kiosk.staff import Figures, StaffGate
+from vlm.ui.kiosk.visits import Asked, Refusal, Visit, Visits
 
-KIOSK_FOLDER = Path(__file__).parents[2] / "assets" / "kiosk"
+KIOSK_FOLDER = Path(__file__).parents[3] / "assets" / "kiosk"
 MAX_PICTURE_BYTES = 20 * 2**20
 MAX_QUESTION_CHARACTERS = 300
 # For a picture of one's own, where visitors do not type.

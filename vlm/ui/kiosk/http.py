@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from visual_encoder.errors import ImageRefused
-from vlm.ui.kiosk_visits import Refusal
+from vlm.ui.kiosk.visits import Refusal
 
 MAX_JSON_BYTES = 10_000
 # Stricter than the page's: no inline script or style, nothing but this server's own files, and the

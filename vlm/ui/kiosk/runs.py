@@ -23,7 +23,7 @@ from vlm.events import Event
 from vlm.trace import TraceEnd, to_line
 from vlm.trace_recording import TraceRecorder
 from vlm.ui.engine_thread import EngineThread, Run
-from vlm.ui.kiosk_staff import Figures
+from vlm.ui.kiosk.staff import Figures
 
 UPDATES_PER_SECOND = 20
 # A line at least this often: the screen takes a longer silence for a fault.

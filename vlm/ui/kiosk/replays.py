@@ -1,6 +1,6 @@
 """The recorded answers that an idle kiosk shows, and the command that records them.
 
-`python -m vlm.ui.kiosk_replays` asks every example question both ways, with the options of
+`python -m vlm.ui.kiosk.replays` asks every example question both ways, with the options of
 `python -m vlm`, and writes one file each to `assets/kiosk/traces`: the base's trace, then that of
 the base with its draft. Run it again whenever the models change.
 """
@@ -23,7 +23,7 @@ from vlm.trace import Mode, Trace, write_traces
 from vlm.trace_recording import TraceRecorder
 from vlm.ui.examples import EXAMPLES_FOLDER, Example, load_examples
 
-TRACES_FOLDER = Path(__file__).parents[2] / "assets" / "kiosk" / "traces"
+TRACES_FOLDER = Path(__file__).parents[3] / "assets" / "kiosk" / "traces"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def load_replays(
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, or 2 with one sentence on standard error."""
     parser = argparse.ArgumentParser(
-        prog="python -m vlm.ui.kiosk_replays", description=__doc__, allow_abbrev=False
+        prog="python -m vlm.ui.kiosk.replays", description=__doc__, allow_abbrev=False
     )
     parser.add_argument("--out", type=Path, default=TRACES_FOLDER, help="folder of the recordings")
     add_settings_arguments(parser)

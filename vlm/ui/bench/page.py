@@ -9,8 +9,8 @@ import gradio as gr
 
 from vlm.questions import PICTURE_QUESTION
 from vlm.ui.assets import asset
-from vlm.ui.bench_form import bundled_categories
-from vlm.ui.benches import BenchHandlers
+from vlm.ui.bench.benches import BenchHandlers
+from vlm.ui.bench.form import bundled_categories
 from vlm.ui.engine_thread import Engine
 from vlm.ui.wiring import AT_ONCE, STREAMING
 

@@ -21,11 +21,12 @@ from vlm.errors import ConfigError, VlmError
 from vlm.sweep import SweepPlan
 from vlm.sweep_files import FORMAT as SWEEP_FORMAT
 from vlm.sweep_files import parse_sweep
-from vlm.ui import bench_shown, panels
+from vlm.ui import panels
 from vlm.ui.answers import KEEP
 from vlm.ui.asking import REFUSALS
-from vlm.ui.bench_form import BenchForm
-from vlm.ui.bench_tallies import Earlier, tally_of
+from vlm.ui.bench import tables
+from vlm.ui.bench.form import BenchForm
+from vlm.ui.bench.tallies import Earlier, tally_of
 from vlm.ui.controls import Controls
 from vlm.ui.engine_thread import EngineThread, Run
 from vlm.ui.watching import Watching
@@ -133,9 +134,9 @@ class Desk:
         """Raises `ConfigError` for figures that cannot be shown."""
         try:
             shown = (
-                bench_shown.bench_shown(earlier)
+                tables.bench_shown(earlier)
                 if isinstance(earlier, BenchReport)
-                else bench_shown.sweep_shown(earlier)
+                else tables.sweep_shown(earlier)
             )
             if self.view is not None:
                 self.view.results(earlier)

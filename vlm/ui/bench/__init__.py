@@ -1,0 +1,1 @@
+"""The tab "Benchmark": a form, a run, tables that fill, an earlier file beside them."""

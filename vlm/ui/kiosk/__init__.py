@@ -1,0 +1,1 @@
+"""The kiosk: a screen for a booth, without Gradio (docs/kiosk.md)."""
