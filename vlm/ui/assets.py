@@ -9,7 +9,7 @@ PAGE_FOLDER = Path(__file__).parents[2] / "assets" / "page"
 # The views of a trace: shared with the saved replay, which takes both from the page it was saved
 # on, and with nothing of Gradio in them. In this order: each builds on those before it.
 VIEW_SCRIPTS = tuple(
-    f"views/{name}.js" for name in ("trace", "bars", "tokens", "tree", "charts", "replay")
+    f"views/{name}.js" for name in ("trace", "steps", "bars", "tokens", "tree", "charts", "replay")
 )
 VIEW_STYLES = ("views/views.css",)
 PAGE_SCRIPTS = (
