@@ -87,7 +87,7 @@ class AnswerView:
         """The answer with its figures, or the message of the error that ended it."""
         error = self._run.error
         if isinstance(error, REFUSALS) and not self._trace.has_begun:
-            return self._refusal(str(error))
+            return self._refusal(broken_off(error))
         turn = replace(
             self._question.turn,
             answer=self._trace.text,

@@ -148,6 +148,20 @@ def test_an_error_midway_is_said_and_the_rows_are_kept(
     assert len(parse_report(texts(last.view)["json"], "r.json").rows) == 1
 
 
+def test_want_of_memory_names_what_to_lower_and_the_rows_are_kept(
+    benches: BenchHandlers, pipeline: FakePipeline
+) -> None:
+    def fail(index: int) -> None:
+        if len(pipeline.requests) == 3:
+            raise MemoryError
+
+    pipeline.before_step = fail
+    last = run_on(benches, begin(benches, pipeline))[-1]
+    assert "leave large trees out of a sweep" in last.notice
+    assert "What was measured until then is kept." in last.notice
+    assert len(parse_report(texts(last.view)["json"], "r.json").rows) == 1
+
+
 def test_what_is_skipped_stands_with_its_reason(
     benches: BenchHandlers, pipeline: FakePipeline, tmp_path: Path
 ) -> None:

@@ -345,5 +345,5 @@ def test_want_of_memory_names_what_to_lower(
     pipeline.error, pipeline.error_at = error, 2
     updates = collect(handlers, handlers.ask(VISITOR, message("Hello"), (), *controls(pipeline)))
     (turn,) = updates[-1].conversation
-    assert "Lower “At most, a picture”" in turn.problem
+    assert "lower “At most, a picture”" in turn.problem
     assert turn.answer  # what there was is kept

@@ -11,7 +11,7 @@ import gradio as gr
 import pytest
 
 from tests.vlm.ui.fakes import INFO, FakePipeline
-from vlm.errors import ImagesNotSupported
+from vlm.errors import EngineLost, ImagesNotSupported
 from vlm.trace import TraceRecord, assemble, from_line
 from vlm.ui.answers import KEEP
 from vlm.ui.controls import Controls
@@ -136,6 +136,12 @@ def test_a_refusal_is_a_sentence_and_the_question_stays(
     assert "No pictures here." in last.notice
     assert last.composer["value"] == message("Hi")
     assert last.race["phase"] == "failed"
+
+
+def test_a_killed_engine_names_what_to_lower(races: RaceHandlers, pipeline: FakePipeline) -> None:
+    pipeline.error = EngineLost("The engine's process ended, perhaps for want of memory.")
+    last = run_on(races, races.ask(VISITOR, message("Hi"), "AB", *controls(pipeline)))[-1]
+    assert "perhaps for want of memory. To need less, lower" in last.notice
 
 
 def test_without_a_draft_there_is_nothing_to_race() -> None:

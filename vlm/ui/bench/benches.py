@@ -29,6 +29,7 @@ from vlm.ui.bench.form import BenchForm
 from vlm.ui.bench.tallies import Earlier, tally_of
 from vlm.ui.controls import Controls
 from vlm.ui.engine_thread import EngineThread, Run
+from vlm.ui.memory import memory_sentence
 from vlm.ui.watching import Watching
 
 NUM_FORM_FIELDS = 12
@@ -234,6 +235,9 @@ class BenchView:
         error = self._run.error
         if error is None:
             return ""
+        short_of_memory = memory_sentence(error)
+        if short_of_memory is not None:
+            return f"{short_of_memory} What was measured until then is kept."
         reason = str(error) or type(error).__name__
         if isinstance(error, REFUSALS):
             return reason
