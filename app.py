@@ -27,6 +27,7 @@ from vlm.ui.kiosk.options import (
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from vlm.pipeline import PipelineInfo
     from vlm.ui.engine_renewal import RenewableEngine
     from vlm.ui.engine_thread import EngineThread
 
@@ -90,7 +91,7 @@ def run(settings: Settings, arguments: argparse.Namespace) -> None:
             progress("Warming up")
             engine.warm_up()
             app = make_app(engine, pipeline, options, only_kiosk=arguments.kiosk)
-        report(f"EagleEye is ready: {url}")
+        announce(pipeline.info, url)
         server.serve(app, listener)
 
 
@@ -108,6 +109,13 @@ def make_app(
     from vlm.ui.blocks import build_page
 
     return server.create_app(build_page(engine, load_examples()), EXAMPLES_FOLDER, kiosk)
+
+
+def announce(info: PipelineInfo, url: str) -> None:
+    """Last on the terminal, where whoever started the program looks for the address."""
+    if info.misfit_sentence is not None:
+        report(f"WARNING: {info.misfit_sentence} The base decodes alone.")
+    report(f"EagleEye is ready: {url}")
 
 
 def keep_a_core_for_the_page(settings: Settings) -> Settings:

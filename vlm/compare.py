@@ -169,8 +169,9 @@ def require_draft(pipeline: VlmPipeline) -> None:
     """Raise `VlmError` where the base is alone."""
     if pipeline.draft is None:
         raise VlmError(
-            "There is nothing to compare: no draft is loaded, so name one with --draft, or leave "
-            "out --base for the bundled pair."
+            pipeline.info.misfit_sentence
+            or "There is nothing to compare: no draft is loaded, so name one with --draft, or "
+            "leave out --base for the bundled pair."
         )
 
 

@@ -39,7 +39,8 @@ class EngineProcess:
     """Loads a pipeline in a child process; use as a context manager. One request at a time."""
 
     def __init__(self, settings: Settings, on_progress: Callable[[str], None]) -> None:
-        """Returns when the models are loaded. Raises what loading raises."""
+        """Returns when the models are loaded. Raises what loading raises; with a draft that does
+        not fit, the base decodes alone and `info` says why."""
         context = multiprocessing.get_context("spawn")
         self._connection, child_end = context.Pipe()
         self._process = context.Process(target=serve, args=(child_end, settings), daemon=True)
@@ -140,7 +141,9 @@ def serve(connection: Connection, settings: Settings) -> None:
     from vlm.loading import load_pipeline
 
     try:
-        pipeline = load_pipeline(settings, lambda text: connection.send(("progress", text)))
+        pipeline = load_pipeline(
+            settings, lambda text: connection.send(("progress", text)), misfit="base-only"
+        )
     except Exception as error:  # noqa: BLE001 - raised in the parent
         connection.send(("error", error))
         return

@@ -13,8 +13,8 @@ from vlm.bench import BenchPlan, BenchProgress, BenchRow
 from vlm.compare import CompareRequest, Comparison
 from vlm.config import Settings
 from vlm.engine_process import EngineProcess
-from vlm.errors import EngineLost, PromptTooLong
-from vlm.events import GenerationFinished, StepDecoded
+from vlm.errors import EngineLost, PromptTooLong, VlmError
+from vlm.events import GenerationFinished, PromptReady, StepDecoded
 from vlm.pipeline import VlmPipeline
 from vlm.preview import PreviewRequest, preview
 from vlm.questions import Question
@@ -109,6 +109,24 @@ def test_a_preview_crosses_whole_and_so_does_its_refusal(
 def test_loading_errors_are_raised_here() -> None:
     with pytest.raises(Exception, match="not a directory"):
         EngineProcess(Settings(base="/nowhere/at/all"), lambda _: None)
+
+
+def test_with_a_draft_that_does_not_fit_the_base_answers_alone(
+    pair: tuple[str, str], misfit: str, tiny_pipeline: VlmPipeline
+) -> None:
+    settings = Settings(base=pair[0], draft=misfit, **SMALL)
+    with EngineProcess(settings, lambda _: None) as process:
+        assert process.info.draft_name is None
+        assert "made for a vocabulary of 170, but the base has 160" in str(
+            process.info.draft_problem
+        )
+        first, *_, last = process.perform(REQUEST)
+        assert isinstance(first, PromptReady)
+        assert first.run.speculation_off_reason == process.info.misfit_sentence
+        assert isinstance(last, GenerationFinished)
+        assert last.stats.token_ids == token_ids(tiny_pipeline)
+        with pytest.raises(VlmError, match="EAGLE-3 is off: The draft was made for a vocabulary"):
+            list(process.perform(CompareRequest(REQUEST)))
 
 
 def test_a_lost_child_is_one_sentence(pair: tuple[str, str]) -> None:

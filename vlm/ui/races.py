@@ -102,8 +102,10 @@ class RaceHandlers:
         try:
             if session in self._races:
                 raise ConfigError("The last race is still being run: stop it first.")
-            if self._engine.pipeline.info.draft_name is None:
-                raise VlmError("There is nothing to compare: no draft is loaded.")
+            info = self._engine.pipeline.info
+            if info.draft_name is None:
+                reason = "There is nothing to compare: no draft is loaded."
+                raise VlmError(info.misfit_sentence or reason)
             generation = generation_request(self._engine, question, values)
         except REFUSALS as error:
             return RaceUpdate(notice=panels.notice(str(error)))

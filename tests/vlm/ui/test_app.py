@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import app
+from tests.vlm.ui.fakes import INFO
 from vlm.config import Settings, settings_from_arguments
 from vlm.ui import server
 
@@ -39,6 +41,19 @@ def test_a_taken_port_ends_before_anything_is_loaded(capsys: pytest.CaptureFixtu
         listener.listen()
         assert app.main(["--port", str(listener.getsockname()[1])]) == 2
     assert "Cannot listen" in capsys.readouterr().err
+
+
+def test_a_draft_that_does_not_fit_is_said_beside_the_address(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    app.announce(INFO, "http://here")
+    assert capsys.readouterr().err == "EagleEye is ready: http://here\n"
+    app.announce(replace(INFO, draft_problem="It was made for another base."), "http://here")
+    warning, ready = capsys.readouterr().err.splitlines()
+    assert warning == (
+        "WARNING: EAGLE-3 is off: It was made for another base. The base decodes alone."
+    )
+    assert ready.startswith("EagleEye is ready")
 
 
 def test_importing_the_program_loads_no_gradio() -> None:

@@ -286,6 +286,8 @@ def test_without_a_draft_there_is_nothing_to_measure_against() -> None:
     pipeline = FakePipeline(info=replace(INFO, draft_name=None))
     with EngineThread(pipeline) as engine:
         assert "no draft is loaded" in begin(BenchHandlers(engine), pipeline).notice
+        pipeline.info = replace(pipeline.info, draft_problem="It was made for another base.")
+        assert "It was made for another base." in begin(BenchHandlers(engine), pipeline).notice
 
 
 def test_an_earlier_report_stands_beside_with_ratios(

@@ -151,6 +151,14 @@ def test_without_a_draft_there_is_nothing_to_race() -> None:
     assert "no draft is loaded" in update.notice
 
 
+def test_a_draft_that_does_not_fit_is_the_reason_for_no_race() -> None:
+    info = replace(INFO, draft_name=None, draft_problem="It was made for another base.")
+    pipeline = FakePipeline(info=info)
+    with EngineThread(pipeline) as engine:
+        update = RaceHandlers(engine).ask(VISITOR, message("Hi"), "AB", *controls(pipeline))
+    assert "EAGLE-3 is off: It was made for another base." in update.notice
+
+
 def test_a_race_tells_the_pace_of_the_base_alone(
     races: RaceHandlers, pipeline: FakePipeline, engine: EngineThread
 ) -> None:

@@ -57,8 +57,10 @@ class BenchHandlers:
         try:
             if session in self._running:
                 raise ConfigError("The last measurement is still under way: stop it first.")
-            if self._engine.pipeline.info.draft_name is None:
-                raise VlmError("There is nothing to measure against: no draft is loaded.")
+            info = self._engine.pipeline.info
+            if info.draft_name is None:
+                reason = "There is nothing to measure against: no draft is loaded."
+                raise VlmError(info.misfit_sentence or reason)
             plan = self._plan(values[:NUM_FORM_FIELDS], values[NUM_FORM_FIELDS:])
         except REFUSALS as error:
             return BenchUpdate(notice=panels.notice(str(error)))
