@@ -144,6 +144,9 @@ class AnswerView:
         return chat_messages(self._question.conversation, waiting_for=self._waiting_for())
 
     def _waiting_for(self) -> str:
+        reloading = self._engine.reloading()
+        if reloading is not None:
+            return f"Loading the models again: {reloading}"
         ahead = self._engine.num_ahead(self._run)
         if ahead:
             return f"Waiting for the engine: {ahead} before you"
