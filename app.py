@@ -13,10 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eagle.errors import EagleError
-from visual_encoder.errors import VisualEncoderError
 from vlm.config import Settings, add_settings_arguments, settings_from_arguments
-from vlm.errors import VlmError
+from vlm.errors import REFUSALS
 from vlm.ui import server
 from vlm.ui.kiosk.options import (
     KioskOptions,
@@ -37,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         run(settings_from_arguments(arguments), arguments)
-    except (VlmError, EagleError, VisualEncoderError) as error:
+    except REFUSALS as error:
         report(str(error))
         return 2
     except KeyboardInterrupt:

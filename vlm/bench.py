@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eagle.errors import EagleError
 from eagle.types import SamplingParams, TreeShape
-from visual_encoder.errors import VisualEncoderError
 from visual_encoder.types import ImageTokenLimits
 from vlm.compare import CompareRequest, Comparison, LegEvent, Order, Side, compare, require_draft
-from vlm.errors import ConfigError, VlmError
+from vlm.errors import REFUSALS, ConfigError
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.identity import Verdict
 from vlm.metrics import Acceptance, RunStats
@@ -131,7 +129,7 @@ class Race:
 def bench(pipeline: VlmPipeline, plan: BenchPlan) -> Iterator[BenchEvent]:
     """Later turns read the base's earlier answers. Raises `VlmError` when no draft is loaded."""
     require_draft(pipeline)
-    num_done = 0
+    num_done, is_warm = 0, False
     for place, question in enumerate(plan.questions):
         messages: tuple[ChatMessage, ...] = ()
         for turn, text in enumerate(question.turns, start=1):
@@ -141,12 +139,13 @@ def bench(pipeline: VlmPipeline, plan: BenchPlan) -> Iterator[BenchEvent]:
             try:
                 for repeat in range(plan.repeats):
                     order: Order = "BA" if (place + repeat) % 2 else "AB"
-                    asked = CompareRequest(plan.request(messages), order, warm_up=num_done == 0)
+                    asked = CompareRequest(plan.request(messages), order, warm_up=not is_warm)
                     for mode, count in _run(pipeline, asked, race):
                         label = f"{question.id}, turn {turn}"
+                        is_warm = True
                         yield BenchProgress(num_done, plan.num_races, label, mode, count)
                     num_done += 1
-            except (VlmError, EagleError, VisualEncoderError) as error:
+            except REFUSALS as error:
                 yield BenchSkipped(question.id, turn, str(error))
                 num_done += plan.repeats * (len(question.turns) - turn + 1) - len(race.comparisons)
                 break

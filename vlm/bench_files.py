@@ -28,7 +28,11 @@ def write_report(path: Path, report: BenchReport) -> None:
     """In the form that the file's ending names. Raises `ConfigError`."""
     check_report_path(path)
     writers = {".json": to_json, ".csv": to_csv, ".md": to_markdown}
-    text = writers[path.suffix.lower()](report)
+    write_text(path, writers[path.suffix.lower()](report))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Raises `ConfigError`."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

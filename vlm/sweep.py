@@ -18,7 +18,7 @@ from eagle.types import SamplingParams, TreeShape
 from visual_encoder.types import ImageTokenLimits
 from vlm.bench_report import Spread, pooled
 from vlm.compare import median, ratio, require_draft, warm_up
-from vlm.errors import ConfigError
+from vlm.errors import REFUSALS, ConfigError
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.identity import judge
 from vlm.metrics import Acceptance, RunStats
@@ -107,6 +107,16 @@ class SweepMeasurement:
 
 
 @dataclass(frozen=True, slots=True)
+class SweepSkipped:
+    """A question that was refused under some limit of image tokens, with the sentence that says
+    why. None of its settings counts."""
+
+    question: str
+    image_tokens: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SweepCell:
     """One setting, over all its questions."""
 
@@ -129,33 +139,51 @@ class SweepReport:
     best_end_to_end: int | None  # most tokens a second from the question to the end
 
 
-SweepEvent = SweepProgress | SweepMeasurement
+SweepEvent = SweepProgress | SweepMeasurement | SweepSkipped
 
 
 def sweep(pipeline: VlmPipeline, plan: SweepPlan) -> Iterator[SweepEvent]:
-    """Closing the iterator stops within one step. Raises as `VlmPipeline.run`."""
+    """Closing the iterator stops within one step. Raises `VlmError` when no draft is loaded."""
     require_draft(pipeline)
     with pipeline.lock:
-        num_done = 0
+        is_warm = False
         pairs = itertools.product(plan.questions, plan.budgets)
         for place, (question, budget) in enumerate(pairs):
-            request = _request(pipeline, plan, question, budget)
-            prepared = pipeline.prepare(replace(request, encode_anew=True))
-            if place == 0:
-                warm_up(pipeline, request, prepared)
-            shift = place % len(plan.trees)
-            order = (None, *plan.trees[shift:], *plan.trees[:shift], None)
-            finished: list[tuple[TreeShape | None, RunStats]] = []
-            for tree in order:
-                asked = replace(request, use_eagle=tree is not None, tree=tree)
-                for event in pipeline.answer(asked, prepared):
-                    if isinstance(event, StepDecoded):
-                        yield SweepProgress(num_done, plan.num_runs, question.id, tree, budget)
-                    elif isinstance(event, GenerationFinished):
-                        finished.append((tree, event.stats))
-                num_done += 1
-            greedy = plan.sampling.is_greedy
-            yield from _measurements(pipeline, question, budget, prepared, finished, greedy=greedy)
+            try:
+                for event in _settings(pipeline, plan, place, question, budget, is_warm=is_warm):
+                    is_warm = True
+                    yield event
+            except REFUSALS as error:
+                yield SweepSkipped(question.id, budget, str(error))
+
+
+def _settings(
+    pipeline: VlmPipeline,
+    plan: SweepPlan,
+    place: int,
+    question: Question,
+    budget: int | None,
+    *,
+    is_warm: bool,
+) -> Iterator[SweepProgress | SweepMeasurement]:
+    """One question under every tree, the base alone before and after them."""
+    request = _request(pipeline, plan, question, budget)
+    prepared = pipeline.prepare(replace(request, encode_anew=True))
+    if not is_warm:
+        warm_up(pipeline, request, prepared)
+    shift = place % len(plan.trees)
+    order = (None, *plan.trees[shift:], *plan.trees[:shift], None)
+    finished: list[tuple[TreeShape | None, RunStats]] = []
+    for index, tree in enumerate(order):
+        num_done = place * len(order) + index
+        asked = replace(request, use_eagle=tree is not None, tree=tree)
+        for event in pipeline.answer(asked, prepared):
+            if isinstance(event, StepDecoded):
+                yield SweepProgress(num_done, plan.num_runs, question.id, tree, budget)
+            elif isinstance(event, GenerationFinished):
+                finished.append((tree, event.stats))
+    greedy = plan.sampling.is_greedy
+    yield from _measurements(pipeline, question, budget, prepared, finished, greedy=greedy)
 
 
 def _request(

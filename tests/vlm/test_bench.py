@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import statistics
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from tests.vlm.conftest import SMALL
 from tests.vlm.test_pipeline import picture
 from vlm.__main__ import main
-from vlm.bench import BenchPlan, BenchProgress, BenchRow, BenchSkipped, bench
+from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchRow, BenchSkipped, bench
 from vlm.bench_command import until_interrupted
 from vlm.bench_files import read_report, to_csv, to_json, to_markdown, write_report
 from vlm.bench_report import (
@@ -28,6 +29,7 @@ from vlm.bench_report import (
     pooled,
     quantile,
 )
+from vlm.compare import CompareEvent, CompareRequest, compare
 from vlm.errors import ConfigError
 from vlm.metrics import Acceptance
 from vlm.pipeline import VlmPipeline
@@ -117,6 +119,23 @@ def test_what_cannot_be_asked_is_skipped_with_its_reason(tiny_pipeline: VlmPipel
     assert [event.question for event in events if isinstance(event, BenchRow)] == ["2"]
 
 
+def test_a_skipped_question_does_not_take_the_warm_up(
+    tiny_pipeline: VlmPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer of the next one would pay for all first allocations."""
+    warmed: list[bool] = []
+
+    def noted(pipeline: VlmPipeline, asked: CompareRequest) -> Iterator[CompareEvent]:
+        warmed.append(asked.warm_up)
+        return compare(pipeline, asked)
+
+    monkeypatch.setattr("vlm.bench.compare", noted)
+    questions = (Question("9", "talk", ("x" * 400,)), *QUESTIONS[1:])
+    for _ in bench(tiny_pipeline, replace(PLAN, questions=questions, repeats=1)):
+        pass
+    assert warmed == [True, True, False]
+
+
 def test_files_hold_the_report(report: BenchReport, tmp_path: Path) -> None:
     assert read_back(report) == report
     assert json.loads(to_json(report))["groups"][-1]["num_prompts"] == 4
@@ -203,6 +222,30 @@ def test_from_the_shell(
     assert "now ÷ before" in capsys.readouterr().out
     assert main([*argv, "--limit", "0"]) == 2
     assert "--limit must be at least 1, got 0" in capsys.readouterr().err
+
+
+def test_an_error_keeps_what_is_measured_and_its_own_status(
+    pair: tuple[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(pipeline: VlmPipeline, plan: BenchPlan) -> Iterator[BenchEvent]:
+        for event in bench(pipeline, plan):
+            if isinstance(event, BenchRow) and event.question == "12":
+                raise RuntimeError("device lost")
+            yield event
+
+    monkeypatch.setattr("vlm.bench_command.bench", failing)
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    argv = ["bench", "--base", pair[0], "--draft", pair[1], "--max-new-tokens", "4", *options]
+    out = tmp_path / "report.json"
+    with pytest.raises(RuntimeError, match="device lost"):
+        main([*argv, "--out", str(out)])
+    report = read_report(out)
+    assert report.rows
+    assert not report.is_complete
+    assert "Stopped before the end." in capsys.readouterr().out
 
 
 def test_ctrl_c_keeps_what_is_done() -> None:

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
+from vlm.errors import REFUSALS
 from vlm.requests import GenerationRequest
 from vlm.trace_recording import TraceRecorder
 from vlm.ui import panels
-from vlm.ui.asking import REFUSALS, broken_off
+from vlm.ui.asking import broken_off
 from vlm.ui.conversation import Question, chat_messages
 from vlm.ui.engine_thread import EngineThread
 

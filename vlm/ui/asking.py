@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagle.errors import EagleError
-from visual_encoder.errors import VisualEncoderError
-from vlm.errors import ConfigError, ImagesNotSupported, VlmError
+from vlm.errors import REFUSALS, ConfigError, ImagesNotSupported
 from vlm.requests import GenerationRequest
 from vlm.ui.controls import Controls
 from vlm.ui.conversation import Question, request_messages
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.memory import memory_sentence
-
-# What a visitor caused and can correct; anything else is a fault of ours.
-REFUSALS = (VlmError, EagleError, VisualEncoderError)
 
 
 def generation_request(

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from vlm.compare import CompareRequest, Comparison, LegEvent, Order
-from vlm.errors import ConfigError, VlmError
+from vlm.errors import REFUSALS, ConfigError, VlmError
 from vlm.trace import TraceRecord, to_line
 from vlm.trace_recording import TraceRecorder
 from vlm.ui import panels
 from vlm.ui.answers import KEEP, composer_busy, composer_ready
-from vlm.ui.asking import REFUSALS, broken_off, generation_request
+from vlm.ui.asking import broken_off, generation_request
 from vlm.ui.conversation import Conversation, Question, Turn
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.watching import Watching

@@ -11,7 +11,7 @@ from vlm.compare import CompareRequest, Comparison, LegEvent
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.metrics import Acceptance
 from vlm.requests import ChatMessage
-from vlm.sweep import SweepEvent, SweepMeasurement, SweepPlan, SweepProgress
+from vlm.sweep import SweepEvent, SweepMeasurement, SweepPlan, SweepProgress, SweepSkipped
 
 BASE_RATE = 40.0
 
@@ -51,10 +51,14 @@ def take(race: Race, event: Any) -> None:
 
 
 def fake_sweep(plan: SweepPlan, before_answer: Any) -> Iterator[SweepEvent]:
-    """Faster with fewer nodes, so that the best setting is known."""
+    """Faster with fewer nodes, so that the best setting is known; skips as `fake_bench`."""
     done = 0
     for question in plan.questions:
         for budget in plan.budgets:
+            if question.turns[0].lower().startswith("refuse"):
+                yield SweepSkipped(question.id, budget, "The prompt is too long: at most 200 fit.")
+                done += len(plan.trees) + 2
+                continue
             for tree in (None, *plan.trees, None):
                 before_answer()
                 yield SweepProgress(done, plan.num_runs, question.id, tree, budget)

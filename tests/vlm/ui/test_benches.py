@@ -176,6 +176,21 @@ def test_what_is_skipped_stands_with_its_reason(
     }
 
 
+def test_a_sweep_goes_on_behind_a_question_that_was_refused(
+    benches: BenchHandlers, pipeline: FakePipeline, tmp_path: Path
+) -> None:
+    path = tmp_path / "question.jsonl"
+    path.write_text('{"turns": ["Refuse this."]}\n{"turns": ["Hello"]}\n', encoding="utf-8")
+    begun = begin(benches, pipeline, kind="sweep", source="own", files=[str(path)])
+    last = run_on(benches, begun)[-1].view
+    assert last["phase"] == "done"
+    shown = json.loads(last["now"])
+    assert ["Skipped 1", "The prompt is too long: at most 200 fit."] in shown["facts"]
+    measured = [cell for cell in cells(last["now"]) if cell["state"] == "measured"]
+    assert measured
+    assert all(cell["num_prompts"] == 1 for cell in measured)
+
+
 def test_own_pictures_are_asked_one_question(
     benches: BenchHandlers, pipeline: FakePipeline, picture: Path
 ) -> None:
@@ -322,7 +337,8 @@ def test_a_file_that_is_no_report_is_refused(
         ("[1]", "a.json has the form None"),
         ('{"format": "eagleeye.bench/9"}', "eagleeye.bench/9"),
         ('{"format": "eagleeye.bench/1"}', "lacks the field"),
-        ('{"format": "eagleeye.sweep/1"}', "a.json cannot be read as a sweep"),
+        ('{"format": "eagleeye.sweep/1"}', "a.json cannot be read as a sweep: it has the form"),
+        ('{"format": "eagleeye.sweep/2"}', "a.json cannot be read as a sweep: SweptOn lacks"),
         (json.dumps(values), "a.json holds figures that cannot be"),
         (json.dumps(impossible), "a.json holds figures that cannot be"),
         ("[" * 100_000, "a.json is not JSON"),
@@ -361,8 +377,8 @@ def test_a_sweep_is_a_map_with_its_best_setting(
     saved = texts(last)
     swept = parse_sweep(saved["json"], "s.json")
     assert saved == {
-        "json": sweep_json(swept.report, swept.environment, is_complete=True),
-        "md": sweep_markdown(swept.report, swept.environment),
+        "json": sweep_json(swept),
+        "md": sweep_markdown(swept),
     }
     beside = bring(benches, "s.json", saved["json"]).view
     assert all(
@@ -378,7 +394,7 @@ def test_a_sweep_with_a_best_setting_that_is_not_there_is_refused(
 ) -> None:
     last = run_on(benches, begin(benches, pipeline, kind="sweep"))[-1].view
     values = json.loads(texts(last)["json"])
-    values["best_decode"] = 99
+    values["report"]["best_decode"] = 99
     assert "number 99, which does not exist" in bring(benches, "s.json", json.dumps(values)).notice
 
 

@@ -17,13 +17,12 @@ import gradio as gr
 from vlm.bench import BenchPlan
 from vlm.bench_files import parse_report
 from vlm.bench_report import BenchReport
-from vlm.errors import ConfigError, VlmError
+from vlm.errors import REFUSALS, ConfigError, VlmError
 from vlm.sweep import SweepPlan
-from vlm.sweep_files import FORMAT as SWEEP_FORMAT
+from vlm.sweep_files import KIND as SWEEP
 from vlm.sweep_files import parse_sweep
 from vlm.ui import panels
 from vlm.ui.answers import KEEP
-from vlm.ui.asking import REFUSALS
 from vlm.ui.bench import tables
 from vlm.ui.bench.form import BenchForm
 from vlm.ui.bench.tallies import Earlier, tally_of
@@ -310,5 +309,5 @@ def loaded(text: str, name: str) -> Earlier:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{name} is not JSON, so it cannot be compared with: {error}.") from error
-    is_sweep = isinstance(values, dict) and values.get("format") == SWEEP_FORMAT
+    is_sweep = isinstance(values, dict) and str(values.get("format")).startswith(SWEEP)
     return parse_sweep(text, name) if is_sweep else parse_report(text, name)

@@ -92,11 +92,7 @@ def bench_files(report: BenchReport) -> str:
 
 
 def sweep_files(swept: SweptOn) -> str:
-    report, environment = swept.report, swept.environment
-    texts = {
-        "json": sweep_json(report, environment, is_complete=swept.is_complete),
-        "md": sweep_markdown(report, environment),
-    }
+    texts = {"json": sweep_json(swept), "md": sweep_markdown(swept)}
     return _json({"name": "eagleeye-sweep", "texts": texts})
 
 
@@ -144,7 +140,10 @@ def sweep_shown(
             "is_complete": swept.is_complete,
             "sizes": sizes,
             "maps": maps,
-            "facts": environment_facts(swept.environment),
+            "facts": [
+                *((f"Skipped {item.question}", item.reason) for item in swept.skipped),
+                *environment_facts(swept.environment),
+            ],
         }
     )
 

@@ -12,7 +12,14 @@ from typing import Any, Protocol
 from eagle.types import TreeShape
 from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchRow
 from vlm.bench_report import BenchReport, ReportBuilder
-from vlm.sweep import SweepEvent, SweepMeasurement, SweepPlan, SweepProgress, sweep_report
+from vlm.sweep import (
+    SweepEvent,
+    SweepMeasurement,
+    SweepPlan,
+    SweepProgress,
+    SweepSkipped,
+    sweep_report,
+)
 from vlm.sweep_files import SweptOn
 from vlm.ui.bench import tables
 from vlm.ui.engine_thread import Engine
@@ -103,18 +110,24 @@ class SweepTally:
         self._plan = plan
         self._environment = engine.environment
         self._measurements: list[SweepMeasurement] = []
+        self._skipped: list[SweepSkipped] = []
         self.standing = Standing(0, plan.num_runs, "")
         self.num_results = 0
 
     def add(self, event: SweepEvent) -> None:
         if isinstance(event, SweepProgress):
             self.standing = Standing(event.num_done, event.num_runs, sweep_writing(event))
+            return
+        if isinstance(event, SweepSkipped):
+            self._skipped.append(event)
         else:
             self._measurements.append(event)
-            self.num_results += 1
+        self.num_results += 1
 
     def swept(self, *, is_complete: bool) -> SweptOn:
-        return SweptOn(sweep_report(self._measurements), self._environment, is_complete)
+        return SweptOn(
+            sweep_report(self._measurements), self._environment, is_complete, tuple(self._skipped)
+        )
 
     def shown(self, *, is_complete: bool, earlier: Earlier | None) -> str:
         before = earlier.report if isinstance(earlier, SweptOn) else None

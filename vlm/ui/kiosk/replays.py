@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vlm.compare import CompareRequest, LegEvent, compare
 from vlm.config import add_settings_arguments, settings_from_arguments
-from vlm.errors import VlmError
+from vlm.errors import REFUSALS
 from vlm.loading import load_pipeline
 from vlm.pipeline import VlmPipeline
 from vlm.requests import ChatMessage, GenerationRequest
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             path = arguments.out / f"{example.image.stem}.jsonl"
             write_traces(path, record(pipeline, example))
             report(f"{path}: {example.question}")
-    except VlmError as error:
+    except REFUSALS as error:
         report(str(error))
         return 2
     return 0
