@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from eagle.types import TreeShape
 from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchRow, BenchSkipped, bench
 from vlm.bench_files import (
     changes_markdown,
@@ -24,6 +23,7 @@ from vlm.bench_files import (
 )
 from vlm.bench_options import SWEPT
 from vlm.bench_report import BenchReport, ReportBuilder, changes, differing_conditions
+from vlm.conditions import tree_name
 from vlm.config import Settings
 from vlm.errors import ConfigError
 from vlm.loading import load_pipeline
@@ -34,9 +34,9 @@ from vlm.sweep import (
     SweepPlan,
     SweepSkipped,
     sweep,
-    sweep_report,
 )
-from vlm.sweep_files import SweptOn, skipped_text, sweep_json, sweep_markdown
+from vlm.sweep_files import skipped_text, sweep_json, sweep_markdown
+from vlm.sweep_report import SweepBuilder, SweptOn
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ def run_bench(
         ignore_eos=settings.ignore_eos,
     )
     pipeline = load_pipeline(settings, on_progress=report)
-    builder = ReportBuilder(plan, pipeline.info, pipeline.environment, settings.tree)
+    builder = ReportBuilder(plan, pipeline)
 
     def take(event: BenchEvent) -> None:
         builder.add(event)
@@ -117,28 +117,23 @@ def run_sweep(
         ignore_eos=settings.ignore_eos,
     )
     pipeline = load_pipeline(settings, on_progress=report)
-    measurements: list[SweepMeasurement] = []
-    skipped: list[SweepSkipped] = []
+    builder = SweepBuilder(plan, pipeline)
 
     def take(event: SweepEvent) -> None:
+        builder.add(event)
         if isinstance(event, SweepSkipped):
-            skipped.append(event)
             report(skipped_text(event))
         elif isinstance(event, SweepMeasurement):
-            measurements.append(event)
             speedup = "n/a" if event.decode_speedup is None else f"{event.decode_speedup:.2f}"
-            place = f"{len(measurements)}/{plan.num_measurements}"
-            report(f"{place}: {event.question}, {tree_text(event.tree)}: speedup {speedup}")
+            place = f"{len(builder.measurements)}/{plan.num_measurements}"
+            report(f"{place}: {event.question}, {tree_name(event.tree)}: speedup {speedup}")
 
     is_complete = False
     try:
         is_complete = until_interrupted(sweep(pipeline, plan), take)
     finally:
-        if measurements or skipped:
-            found = sweep_report(measurements)
-            put_out_sweep(
-                SweptOn(found, pipeline.environment, is_complete, tuple(skipped)), arguments.out
-            )
+        if builder.measurements or builder.skipped:
+            put_out_sweep(builder.swept(is_complete=is_complete), arguments.out)
     return 0 if is_complete else 130
 
 
@@ -147,10 +142,6 @@ def put_out_sweep(swept: SweptOn, paths: Sequence[Path]) -> None:
     for path in paths:
         write_text(path, markdown if path.suffix.lower() == ".md" else sweep_json(swept))
     print(markdown)  # noqa: T201
-
-
-def tree_text(tree: TreeShape) -> str:
-    return f"step {tree.draft_step}, top-k {tree.draft_top_k}, {tree.verify_tree_size} nodes"
 
 
 def refuse_in_sweep(arguments: argparse.Namespace) -> None:

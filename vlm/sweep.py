@@ -1,7 +1,7 @@
 """Which tree, and how many image tokens? Measure every combination on the same questions.
 
 Comes in: a pipeline and a `SweepPlan`. Goes out: progress, and every question's measurements;
-`sweep_report` sums up any number of them. The base alone is timed before and after the settings
+`vlm.sweep_report` sums up any number of them. The base alone is timed before and after the settings
 of a question, so that a machine that slows down does not favour the settings that came first.
 """
 
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from eagle.errors import EagleConfigError
 from eagle.types import SamplingParams, TreeShape
 from visual_encoder.types import ImageTokenLimits
-from vlm.bench_report import Spread, pooled
-from vlm.compare import median, ratio, require_draft, warm_up
+from vlm.compare import ratio, require_draft, warm_up
 from vlm.errors import REFUSALS, ConfigError
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.identity import judge
@@ -114,29 +113,6 @@ class SweepSkipped:
     question: str
     image_tokens: int | None
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SweepCell:
-    """One setting, over all its questions."""
-
-    tree: TreeShape
-    image_tokens: int | None
-    num_prompts: int
-    num_identical: int
-    decode_speedup: Spread | None
-    decode_tokens_per_second: float | None
-    end_to_end_tokens_per_second: float | None
-    mean_acceptance_length: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class SweepReport:
-    """All settings, and the indices of the best ones; None where nothing could be timed."""
-
-    cells: tuple[SweepCell, ...]
-    best_decode: int | None  # highest median decode speedup
-    best_end_to_end: int | None  # most tokens a second from the question to the end
 
 
 SweepEvent = SweepProgress | SweepMeasurement | SweepSkipped
@@ -240,46 +216,3 @@ def _measurements(
                 end_to_end_tokens_per_second=stats.end_to_end_tokens_per_second,
                 acceptance=stats.acceptance,
             )
-
-
-def sweep_report(measurements: Sequence[SweepMeasurement]) -> SweepReport:
-    """Cells by image tokens, depth, top-k and size."""
-    settings = dict.fromkeys((item.tree, item.image_tokens) for item in measurements)
-    cells = tuple(
-        _cell(
-            tree,
-            budget,
-            [item for item in measurements if (item.tree, item.image_tokens) == (tree, budget)],
-        )
-        for tree, budget in sorted(settings, key=_place)
-    )
-    speedups = [cell.decode_speedup.median if cell.decode_speedup else None for cell in cells]
-    return SweepReport(
-        cells,
-        best_decode=_best(speedups),
-        best_end_to_end=_best([cell.end_to_end_tokens_per_second for cell in cells]),
-    )
-
-
-def _place(setting: tuple[TreeShape, int | None]) -> tuple[int, int, int, int]:
-    tree, budget = setting
-    return budget or 0, tree.draft_step, tree.draft_top_k, tree.verify_tree_size
-
-
-def _cell(tree: TreeShape, budget: int | None, items: Sequence[SweepMeasurement]) -> SweepCell:
-    return SweepCell(
-        tree=tree,
-        image_tokens=budget,
-        num_prompts=len(items),
-        num_identical=sum(item.is_identical for item in items),
-        decode_speedup=Spread.of(item.decode_speedup for item in items),
-        decode_tokens_per_second=median([item.decode_tokens_per_second for item in items]),
-        end_to_end_tokens_per_second=median([item.end_to_end_tokens_per_second for item in items]),
-        mean_acceptance_length=pooled([item.acceptance for item in items]).mean_acceptance_length,
-    )
-
-
-def _best(values: Sequence[float | None]) -> int | None:
-    """Index of the largest; the first of equals."""
-    present = [(value, -index) for index, value in enumerate(values) if value is not None]
-    return -max(present)[1] if present else None

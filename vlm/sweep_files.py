@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
-from vlm.environment import Environment
+from vlm.bench_files import MISSING, STOPPED
 from vlm.errors import ConfigError
 from vlm.plain_data import PlainDataError, from_plain, to_plain
-from vlm.sweep import SweepCell, SweepReport, SweepSkipped
+from vlm.sweep import SweepSkipped
+from vlm.sweep_report import SweepCell, SweepReport, SweptOn
 
 KIND = "eagleeye.sweep/"  # of any version
 FORMAT = f"{KIND}2"
-MISSING = "n/a"
-
-
-@dataclass(frozen=True, slots=True)
-class SweptOn:
-    """A sweep with what it was measured on: all that its file holds."""
-
-    report: SweepReport
-    environment: Environment
-    is_complete: bool
-    skipped: tuple[SweepSkipped, ...] = ()
 
 
 def sweep_json(swept: SweptOn) -> str:
@@ -64,7 +53,7 @@ def sweep_markdown(swept: SweptOn) -> str:
     else:
         parts += ["Nothing was measured."]
     parts += [skipped_text(item) for item in swept.skipped]
-    parts += [swept.environment.sentence() + "."]
+    parts += [swept.conditions.sentence() + ("" if swept.is_complete else f" {STOPPED}")]
     return "\n\n".join(parts) + "\n"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import statistics
 from collections.abc import Iterator
@@ -44,7 +43,7 @@ PLAN = BenchPlan(QUESTIONS, repeats=2, max_new_tokens=6, ignore_eos=True)
 
 
 def measured(pipeline: VlmPipeline, plan: BenchPlan, rows: int | None = None) -> BenchReport:
-    builder = ReportBuilder(plan, pipeline.info, pipeline.environment, pipeline.settings.tree)
+    builder = ReportBuilder(plan, pipeline)
     events = bench(pipeline, plan)
     for event in events:
         builder.add(event)
@@ -139,19 +138,38 @@ def test_a_skipped_question_does_not_take_the_warm_up(
 def test_files_hold_the_report(report: BenchReport, tmp_path: Path) -> None:
     assert read_back(report) == report
     assert json.loads(to_json(report))["groups"][-1]["num_prompts"] == 4
-    rows = list(csv.DictReader(io.StringIO(to_csv(report))))
+    lines = to_csv(report).splitlines()
+    rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
     assert [row["question"] for row in rows] == ["1", "1", "2", "3"]
     assert float(rows[0]["base_decode_tokens_per_second"]) > 0
     markdown = to_markdown(report)
     assert "| all | 24 |" in markdown
     assert "4/4" in markdown
-    assert report.environment.torch_version in markdown
+    assert report.conditions.environment.torch_version in markdown
+
+
+def test_a_csv_begins_with_what_was_measured_on_what(report: BenchReport) -> None:
+    """Its rows alone told neither model, nor machine, nor day."""
+    facts = dict(
+        line.removeprefix("# ").split(": ", 1)
+        for line in to_csv(report).splitlines()
+        if line.startswith("# ")
+    )
+    assert (facts["Base"], facts["Draft"]) == ("base", "draft")
+    assert facts["Numbers"] == "float32 on cpu"
+    assert facts["Decoding"] == "greedy, at most 6 tokens, past the end"
+    assert facts["Measured"][:10] == report.conditions.started[:10]
+    assert (facts["Questions"], facts["Repeats"]) == ("3", "2")
+    assert facts["Image tokens"] == "4 to 30 a picture, 60 together"
+    stopped = to_csv(replace(report, is_complete=False))
+    assert ("# Stopped before the end." in stopped, "Stopped" in to_csv(report)) == (True, False)
 
 
 def test_an_earlier_report_is_compared(report: BenchReport, tiny_pipeline: VlmPipeline) -> None:
     assert all(change.eagle_speed_ratio == 1 for change in changes(report, report))
     assert differing_conditions(report, report) == ()
-    fewer = replace(report, rows=report.rows[:3], dtype="bfloat16")
+    half = replace(report.conditions, dtype="bfloat16")
+    fewer = replace(report, rows=report.rows[:3], conditions=half)
     assert [change.name for change in changes(fewer, report)] == ["talk", "all"]
     sentences = differing_conditions(fewer, report)
     assert sentences[0] == "dtype: bfloat16 before, float32 now."
@@ -161,7 +179,7 @@ def test_an_earlier_report_is_compared(report: BenchReport, tiny_pipeline: VlmPi
 def test_wrong_files_are_one_sentence(report: BenchReport, tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text("{}")
-    with pytest.raises(ConfigError, match=r"form None.*reads eagleeye.bench/1"):
+    with pytest.raises(ConfigError, match=r"form None.*reads eagleeye.bench/2"):
         read_report(path)
     path.write_text(to_json(report).replace('"num_done"', "").replace('"rows"', '"lines"'))
     with pytest.raises(ConfigError, match="lacks the field 'rows'"):

@@ -21,9 +21,22 @@ from vlm.sweep import (
     SweepProgress,
     SweepSkipped,
     sweep,
+)
+from vlm.sweep_files import parse_sweep, setting, sweep_json, sweep_markdown
+from vlm.sweep_report import (
+    SweepBuilder,
+    SweptOn,
+    differing_sweeps,
+    sweep_changes,
     sweep_report,
 )
-from vlm.sweep_files import SweptOn, parse_sweep, setting, sweep_json, sweep_markdown
+
+
+def summed_up(pipeline: VlmPipeline, plan: SweepPlan, events: list[SweepEvent]) -> SweptOn:
+    builder = SweepBuilder(plan, pipeline)
+    for event in events:
+        builder.add(event)
+    return builder.swept(is_complete=True)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +69,7 @@ def test_every_setting_is_measured_on_every_question(
     assert all(cell.num_prompts == cell.num_identical == 2 for cell in report.cells)
     speedups = [cell.decode_speedup.median for cell in report.cells if cell.decode_speedup]
     assert report.best_decode == speedups.index(max(speedups))
-    markdown = sweep_markdown(SweptOn(report, tiny_pipeline.environment, True))
+    markdown = sweep_markdown(summed_up(tiny_pipeline, plan, events))
     assert setting(report.cells[report.best_decode]) in markdown
     rows = [line for line in markdown.splitlines() if line.startswith("| 1, 4 |")]
     assert [row.endswith("| n/a |") for row in rows] == [True, True], "9 nodes cannot be drafted"
@@ -76,8 +89,26 @@ def test_a_stopped_sweep_keeps_what_is_done(tiny_pipeline: VlmPipeline, plan: Sw
     assert not tiny_pipeline.lock.locked()
     assert len(sweep_report(measurements).cells) == 5
     assert sweep_report([]).best_decode is None
-    nothing = SweptOn(sweep_report([]), tiny_pipeline.environment, False)
-    assert "Nothing was measured" in sweep_markdown(nothing)
+    assert "Nothing was measured" in sweep_markdown(summed_up(tiny_pipeline, plan, []))
+
+
+def test_two_sweeps_are_compared_with_what_else_differs(
+    tiny_pipeline: VlmPipeline, plan: SweepPlan
+) -> None:
+    now = summed_up(tiny_pipeline, plan, list(sweep(tiny_pipeline, plan)))
+    assert all(change.eagle_speed_ratio == 1 for change in sweep_changes(now, now))
+    assert differing_sweeps(now, now) == ()
+    conditions = replace(now.conditions, base="another", questions=("2", "5"), max_new_tokens=9)
+    cells = replace(now.report, cells=now.report.cells[3:])
+    before = replace(now, conditions=conditions, report=cells)
+    changes = sweep_changes(before, now)
+    assert changes[0].name == "depth 3, top-k 4, 4 verified tokens, 4 image tokens"
+    assert len(changes) == len(now.report.cells) - 3
+    assert differing_sweeps(before, now) == (
+        "base: another before, base now.",
+        "max_new_tokens: 9 before, 6 now.",
+        "questions: 1 in both sweeps, 2 in one only.",
+    )
 
 
 def test_what_is_refused_is_skipped_with_its_reason(
@@ -98,7 +129,8 @@ def test_what_is_refused_is_skipped_with_its_reason(
     done = [event.num_done for event in events if isinstance(event, SweepProgress)]
     assert (done[0], done[-1]) == (8, plan.num_runs - 1)
     assert warmed == [1]
-    swept = SweptOn(sweep_report(measured), tiny_pipeline.environment, True, skipped)
+    swept = summed_up(tiny_pipeline, plan, events)
+    assert swept.skipped == skipped
     assert "Skipped 1, 20 image tokens: The prompt has" in sweep_markdown(swept)
     assert parse_sweep(sweep_json(swept), "s.json") == swept
 
@@ -135,6 +167,9 @@ def test_from_the_shell(
     text = (tmp_path / "s.json").read_text(encoding="utf-8")
     swept = parse_sweep(text, "s.json")
     assert sweep_json(swept) == text
+    conditions = swept.conditions
+    assert (conditions.base, conditions.draft, conditions.questions) == ("base", "draft", ("1",))
+    assert conditions.limits.max_image_tokens_per_image == 30
     with pytest.raises(ConfigError, match=r"s\.json cannot be read as a sweep"):
         parse_sweep(text.replace("mean_acceptance_length", "length"), "s.json")
     with pytest.raises(ConfigError, match=r"sweep/1, and this version reads eagleeye.sweep/2"):

@@ -336,7 +336,8 @@ def test_a_file_that_is_no_report_is_refused(
         ("hello", "a.json is not JSON"),
         ("[1]", "a.json has the form None"),
         ('{"format": "eagleeye.bench/9"}', "eagleeye.bench/9"),
-        ('{"format": "eagleeye.bench/1"}', "lacks the field"),
+        ('{"format": "eagleeye.bench/1"}', "and this version reads eagleeye.bench/2"),
+        ('{"format": "eagleeye.bench/2"}', "lacks the field"),
         ('{"format": "eagleeye.sweep/1"}', "a.json cannot be read as a sweep: it has the form"),
         ('{"format": "eagleeye.sweep/2"}', "a.json cannot be read as a sweep: SweptOn lacks"),
         (json.dumps(values), "a.json holds figures that cannot be"),
@@ -387,6 +388,13 @@ def test_a_sweep_is_a_map_with_its_best_setting(
         if cell["state"] == "measured"
     )
     assert len(cells(beside["earlier"])) == 8
+    assert dict(json.loads(beside["earlier"])["facts"])["Base"] == "tiny-base"
+    changes = json.loads(beside["changes"])
+    assert [row["eagle_speed_ratio"] for row in changes["rows"]] == [1] * 6
+    assert changes["conditions"] == []
+    other = saved["json"].replace('"tiny-draft"', '"another"')
+    changes = json.loads(bring(benches, "s.json", other).view["changes"])
+    assert changes["conditions"] == ["draft: another before, tiny-draft now."]
 
 
 def test_a_sweep_with_a_best_setting_that_is_not_there_is_refused(
