@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Order = Literal["AB", "BA", "ABBA"]  # A is the base alone, B the base with its draft
 MODES: dict[str, Mode] = {"A": "base", "B": "eagle"}
+MODE_NAMES: dict[Mode, str] = {"base": "the base alone", "eagle": "base + EAGLE-3"}
 WARM_UP_TOKENS = 8
 
 

@@ -137,7 +137,7 @@ class EngineProcess:
 def serve(connection: Connection, settings: Settings) -> None:
     """The child: load, then answer requests until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    # Imported here: the parent never needs the models' code.
+    # Imported here: only the child loads models.
     from vlm.loading import load_pipeline
 
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from vlm.errors import EngineLost
 
 # How torch words it on a CPU, where it raises a plain RuntimeError.
@@ -17,9 +19,7 @@ START_SMALLER = (
 
 
 def ran_out_of_memory(error: Exception) -> bool:
-    """By name where the class is torch's: who serves the page does not import torch."""
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    if kinds & {"MemoryError", "OutOfMemoryError"}:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in TORCH_ON_CPU)
 

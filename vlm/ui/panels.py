@@ -29,7 +29,7 @@ class PanelState:
     phase: str  # a key of PHASES
     mode: str  # how the answer is decoded, a sentence
     max_tokens_per_step: int  # height of the chart
-    base_step_seconds: float | None  # a pass of the base alone, measured at the start
+    base_step_seconds: float | None  # a pass of the base alone, as last measured
 
 
 PHASES = {

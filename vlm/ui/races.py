@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from vlm.compare import CompareRequest, Comparison, LegEvent, Order
+from vlm.compare import MODE_NAMES, CompareRequest, Comparison, LegEvent, Order
 from vlm.errors import REFUSALS, ConfigError, VlmError
 from vlm.trace import TraceRecord, to_line
 from vlm.trace_recording import TraceRecorder
@@ -23,8 +23,6 @@ from vlm.ui.asking import broken_off, generation_request
 from vlm.ui.conversation import Conversation, Question, Turn
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.watching import Watching
-
-LEG_NAMES = {"base": "the base alone", "eagle": "base + EAGLE-3"}
 
 
 class RaceUpdate(NamedTuple):
@@ -204,7 +202,7 @@ class RaceView:
             return f"Waiting for the engine: {self._engine.num_ahead(self._run)} before you"
         if phase == "running" and self._leg is not None:
             count = f"run {self._leg.leg + 1} of {len(self._request.order)}"
-            return f"Measuring {LEG_NAMES[self._leg.mode]}, {count}"
+            return f"Measuring {MODE_NAMES[self._leg.mode]}, {count}"
         return {
             "warming": "Reading the prompt and warming both up",
             "done": "",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from eagle.types import TreeShape
-from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchSkipped, Race
+from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchSkipped, TurnRuns
 from vlm.compare import CompareRequest, Comparison, LegEvent
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.metrics import Acceptance
@@ -28,26 +28,26 @@ def fake_bench(pipeline: Compares, plan: BenchPlan) -> Iterator[BenchEvent]:
             if text.lower().startswith("refuse"):
                 yield BenchSkipped(question.id, turn, "The prompt is too long: at most 200 fit.")
                 break
-            race = Race()
+            runs = TurnRuns()
             images = question.images if turn == 1 else ()
             asked = CompareRequest(plan.request((ChatMessage("user", text, images),)))
             for _ in range(plan.repeats):
                 label = f"{question.id}, turn {turn}"
                 num_tokens = 0
                 for event in pipeline.compare(asked):
-                    take(race, event)
+                    take(runs, event)
                     if isinstance(event, LegEvent) and isinstance(event.event, StepDecoded):
                         num_tokens += len(event.event.step.token_ids)
                         yield BenchProgress(done, plan.num_races, label, event.mode, num_tokens)
                 done += 1
-            yield race.row(question, turn)
+            yield runs.row(question, turn)
 
 
-def take(race: Race, event: Any) -> None:
+def take(runs: TurnRuns, event: Any) -> None:
     if isinstance(event, Comparison):
-        race.comparisons.append(event)
+        runs.comparisons.append(event)
     elif isinstance(event.event, GenerationFinished):
-        (race.base if event.mode == "base" else race.eagle).append(event.event.stats)
+        (runs.base if event.mode == "base" else runs.eagle).append(event.event.stats)
 
 
 def fake_sweep(plan: SweepPlan, before_answer: Any) -> Iterator[SweepEvent]:

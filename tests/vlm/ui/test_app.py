@@ -60,3 +60,13 @@ def test_importing_the_program_loads_no_gradio() -> None:
     """Gradio reads its environment when imported, which `app` sets first."""
     code = "import sys, app; sys.exit('gradio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
+
+
+def test_the_process_that_serves_imports_nothing_that_loads_models() -> None:
+    """The kiosk's recordings once brought it in."""
+    code = (
+        "import sys, app, vlm.engine_process, vlm.ui.engine_renewal, vlm.ui.engine_thread\n"
+        "import vlm.ui.loading_page, vlm.ui.blocks, vlm.ui.kiosk.kiosk, vlm.ui.kiosk.replays\n"
+        "sys.exit('vlm.loading' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchRow
 from vlm.bench_report import BenchReport, ReportBuilder
+from vlm.compare import MODE_NAMES
 from vlm.conditions import tree_name
 from vlm.sweep import SweepEvent, SweepPlan, SweepProgress
 from vlm.sweep_report import SweepBuilder, SweptOn
@@ -19,7 +20,6 @@ from vlm.ui.engine_thread import Engine
 
 # An earlier measurement, loaded from a file.
 Earlier = BenchReport | SweptOn
-SIDE_NAMES = {"base": "the base alone", "eagle": "base + EAGLE-3"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class BenchTally:
     def _writing(self, event: BenchProgress) -> str:
         category = self._categories.get(event.question.partition(", turn ")[0], "")
         place = f"{category}, question {event.question}" if category else event.question
-        return f"{place}: {SIDE_NAMES[event.mode]} is writing, {event.num_tokens} tokens"
+        return f"{place}: {MODE_NAMES[event.mode]} is writing, {event.num_tokens} tokens"
 
 
 class SweepTally:
@@ -139,5 +139,5 @@ def tally_of(plan: BenchPlan | SweepPlan, engine: Engine) -> Tally:
 
 def sweep_writing(event: SweepProgress) -> str:
     budget = "" if event.image_tokens is None else f", {event.image_tokens} image tokens"
-    who = SIDE_NAMES["base"] if event.tree is None else tree_name(event.tree)
+    who = MODE_NAMES["base"] if event.tree is None else tree_name(event.tree)
     return f"question {event.question}{budget}: {who} is writing"
