@@ -115,6 +115,11 @@ class SweepSkipped:
     reason: str
 
 
+def under_budget(name: str, image_tokens: int | None) -> str:
+    """A question or tree, and the limit of image tokens where the sweep varies it."""
+    return name if image_tokens is None else f"{name}, {image_tokens} image tokens"
+
+
 SweepEvent = SweepProgress | SweepMeasurement | SweepSkipped
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from vlm.bench_files import MISSING, STOPPED
 from vlm.errors import ConfigError
 from vlm.plain_data import PlainDataError, from_plain, to_plain
-from vlm.sweep import SweepSkipped
+from vlm.sweep import SweepSkipped, under_budget
 from vlm.sweep_report import SweepCell, SweepReport, SweptOn
 
 KIND = "eagleeye.sweep/"  # of any version
@@ -58,8 +58,7 @@ def sweep_markdown(swept: SweptOn) -> str:
 
 
 def skipped_text(item: SweepSkipped) -> str:
-    budget = "" if item.image_tokens is None else f", {item.image_tokens} image tokens"
-    return f"Skipped {item.question}{budget}: {item.reason}"
+    return f"Skipped {under_budget(item.question, item.image_tokens)}: {item.reason}"
 
 
 def setting(cell: SweepCell) -> str:

@@ -13,7 +13,7 @@ from eagle.types import TreeShape
 from vlm.bench_report import Change, Spread, pooled
 from vlm.compare import median, ratio
 from vlm.conditions import Conditions, Measured, differing, tree_name
-from vlm.sweep import SweepEvent, SweepMeasurement, SweepPlan, SweepSkipped
+from vlm.sweep import SweepEvent, SweepMeasurement, SweepPlan, SweepSkipped, under_budget
 
 Setting = tuple[TreeShape, int | None]  # the tree, and the limit of image tokens of a picture
 
@@ -130,9 +130,8 @@ def differing_sweeps(before: SweptOn, now: SweptOn) -> tuple[str, ...]:
 
 
 def _change(before: SweepCell, now: SweepCell) -> Change:
-    budget = "" if now.image_tokens is None else f", {now.image_tokens} image tokens"
     return Change(
-        name=tree_name(now.tree) + budget,
+        name=under_budget(tree_name(now.tree), now.image_tokens),
         base_speed_ratio=None,
         eagle_speed_ratio=ratio(now.decode_tokens_per_second, before.decode_tokens_per_second),
         decode_speedup_before=before.decode_speedup.median if before.decode_speedup else None,

@@ -181,11 +181,12 @@ def test_a_sweep_goes_on_behind_a_question_that_was_refused(
 ) -> None:
     path = tmp_path / "question.jsonl"
     path.write_text('{"turns": ["Refuse this."]}\n{"turns": ["Hello"]}\n', encoding="utf-8")
-    begun = begin(benches, pipeline, kind="sweep", source="own", files=[str(path)])
-    last = run_on(benches, begun)[-1].view
+    own = {"kind": "sweep", "source": "own", "files": [str(path)]}
+    last = run_on(benches, begin(benches, pipeline, **own, image_tokens="16,64"))[-1].view
     assert last["phase"] == "done"
-    shown = json.loads(last["now"])
-    assert ["Skipped 1", "The prompt is too long: at most 200 fit."] in shown["facts"]
+    facts = dict(json.loads(last["now"])["facts"])
+    assert facts["Skipped 1, 16 image tokens"] == "The prompt is too long: at most 200 fit."
+    assert "Skipped 1, 64 image tokens" in facts
     measured = [cell for cell in cells(last["now"]) if cell["state"] == "measured"]
     assert measured
     assert all(cell["num_prompts"] == 1 for cell in measured)

@@ -15,7 +15,7 @@ from eagle.types import TreeShape
 from vlm.bench_files import to_csv, to_json, to_markdown
 from vlm.bench_report import BenchReport, Change, changes, differing_conditions
 from vlm.plain_data import to_plain
-from vlm.sweep import SweepPlan
+from vlm.sweep import SweepPlan, under_budget
 from vlm.sweep_files import setting, sweep_json, sweep_markdown
 from vlm.sweep_report import SweepCell, SweepReport, SweptOn, differing_sweeps, sweep_changes
 
@@ -109,7 +109,10 @@ def sweep_shown(
             "sizes": sizes,
             "maps": maps,
             "facts": [
-                *((f"Skipped {item.question}", item.reason) for item in swept.skipped),
+                *(
+                    (f"Skipped {under_budget(item.question, item.image_tokens)}", item.reason)
+                    for item in swept.skipped
+                ),
                 *swept.conditions.facts(),
             ],
         }

@@ -13,7 +13,7 @@ from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchRow
 from vlm.bench_report import BenchReport, ReportBuilder
 from vlm.compare import MODE_NAMES
 from vlm.conditions import tree_name
-from vlm.sweep import SweepEvent, SweepPlan, SweepProgress
+from vlm.sweep import SweepEvent, SweepPlan, SweepProgress, under_budget
 from vlm.sweep_report import SweepBuilder, SweptOn
 from vlm.ui.bench import tables
 from vlm.ui.engine_thread import Engine
@@ -138,6 +138,5 @@ def tally_of(plan: BenchPlan | SweepPlan, engine: Engine) -> Tally:
 
 
 def sweep_writing(event: SweepProgress) -> str:
-    budget = "" if event.image_tokens is None else f", {event.image_tokens} image tokens"
     who = MODE_NAMES["base"] if event.tree is None else tree_name(event.tree)
-    return f"question {event.question}{budget}: {who} is writing"
+    return f"question {under_budget(event.question, event.image_tokens)}: {who} is writing"
