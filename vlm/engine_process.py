@@ -8,6 +8,7 @@ a `VlmPipeline` does. The child ends with its parent.
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -145,7 +146,7 @@ def serve(connection: Connection, settings: Settings) -> None:
             settings, lambda text: connection.send(("progress", text)), misfit="base-only"
         )
     except Exception as error:  # noqa: BLE001 - raised in the parent
-        connection.send(("error", error))
+        connection.send(("error", portable(error)))
         return
     connection.send(("ready", (pipeline.info, pipeline.settings, pipeline.environment)))
     try:
@@ -173,6 +174,16 @@ def answer(connection: Connection, pipeline: VlmPipeline, job: Job) -> None:
     except BrokenPipeError:
         raise  # the parent is gone
     except Exception as error:  # noqa: BLE001 - raised in the parent
-        connection.send(("error", error))
+        connection.send(("error", portable(error)))
         return
     connection.send(("done", None))
+
+
+def portable(error: Exception) -> Exception:
+    """The error itself, or its words where its class cannot cross to another process: the parent
+    would wait for ever, or take the child for lost."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - whatever a foreign class does when it is put together
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

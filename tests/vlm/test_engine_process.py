@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from multiprocessing import Pipe
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -12,9 +15,9 @@ from visual_encoder import ImageRefused
 from vlm.bench import BenchPlan, BenchProgress, BenchRow
 from vlm.compare import CompareRequest, Comparison
 from vlm.config import Settings
-from vlm.engine_process import EngineProcess
+from vlm.engine_process import EngineProcess, answer
 from vlm.errors import EngineLost, PromptTooLong, VlmError
-from vlm.events import GenerationFinished, PromptReady, StepDecoded
+from vlm.events import Event, GenerationFinished, PromptReady, StepDecoded
 from vlm.pipeline import VlmPipeline
 from vlm.preview import PreviewRequest, preview
 from vlm.questions import Question
@@ -91,6 +94,41 @@ def test_errors_cross_whole(engine: EngineProcess) -> None:
     with pytest.raises(PromptTooLong, match="at most 200 fit"):
         list(engine.perform(long))
     assert any(isinstance(event, StepDecoded) for event in engine.perform(REQUEST))
+
+
+class NeedsTwo(Exception):
+    """As some libraries' errors: it cannot be put together from its words."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(f"{text} ({code})")
+
+
+class HoldsALock(Exception):
+    """It cannot even be taken apart."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NeedsTwo("device lost", 7), "NeedsTwo: device lost (7)"),
+        (HoldsALock("device lost"), "HoldsALock: device lost"),
+    ],
+)
+def test_an_error_that_cannot_cross_sends_its_words(error: Exception, words: str) -> None:
+    """The parent waited for ever for the end of the request."""
+    here, there = Pipe()
+
+    def fail(request: GenerationRequest) -> Iterator[Event]:
+        raise error
+        yield
+
+    answer(there, SimpleNamespace(run=fail), REQUEST)  # type: ignore[arg-type]
+    kind, arrived = here.recv()
+    assert (kind, type(arrived), str(arrived)) == ("error", RuntimeError, words)
 
 
 def test_a_preview_crosses_whole_and_so_does_its_refusal(
