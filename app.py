@@ -13,10 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eagle.errors import EagleError
-from visual_encoder.errors import VisualEncoderError
 from vlm.config import Settings, add_settings_arguments, settings_from_arguments
-from vlm.errors import VlmError
+from vlm.errors import REFUSALS
 from vlm.ui import server
 from vlm.ui.kiosk.options import (
     KioskOptions,
@@ -27,6 +25,7 @@ from vlm.ui.kiosk.options import (
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from vlm.pipeline import PipelineInfo
     from vlm.ui.engine_renewal import RenewableEngine
     from vlm.ui.engine_thread import EngineThread
 
@@ -36,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         run(settings_from_arguments(arguments), arguments)
-    except (VlmError, EagleError, VisualEncoderError) as error:
+    except REFUSALS as error:
         report(str(error))
         return 2
     except KeyboardInterrupt:
@@ -84,13 +83,13 @@ def run(settings: Settings, arguments: argparse.Namespace) -> None:
                 threading.Timer(0.5, webbrowser.open, [url]).start()
             progress = both(report, loading.report)
             progress("Starting the engine")
-            load = partial(EngineProcess, keep_a_core_for_the_page(settings), progress)
-            pipeline = until_stopped.enter_context(RenewableEngine(load))
-            engine = until_stopped.enter_context(EngineThread(pipeline))
+            load = partial(EngineProcess, keep_a_core_for_the_page(settings))
+            pipeline = until_stopped.enter_context(RenewableEngine(load, progress, report))
+            engine = until_stopped.enter_context(EngineThread(pipeline, pipeline.reloading))
             progress("Warming up")
             engine.warm_up()
             app = make_app(engine, pipeline, options, only_kiosk=arguments.kiosk)
-        report(f"EagleEye is ready: {url}")
+        announce(pipeline.info, url)
         server.serve(app, listener)
 
 
@@ -108,6 +107,13 @@ def make_app(
     from vlm.ui.blocks import build_page
 
     return server.create_app(build_page(engine, load_examples()), EXAMPLES_FOLDER, kiosk)
+
+
+def announce(info: PipelineInfo, url: str) -> None:
+    """Last on the terminal, where whoever started the program looks for the address."""
+    if info.misfit_sentence is not None:
+        report(f"WARNING: {info.misfit_sentence} The base decodes alone.")
+    report(f"EagleEye is ready: {url}")
 
 
 def keep_a_core_for_the_page(settings: Settings) -> Settings:

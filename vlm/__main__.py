@@ -10,11 +10,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from eagle.errors import EagleError
-from visual_encoder.errors import VisualEncoderError
 from vlm import bench_options
 from vlm.config import Settings, add_settings_arguments, settings_from_arguments
-from vlm.errors import VlmError
+from vlm.errors import REFUSALS
 from vlm.events import Event, GenerationFinished, StepDecoded
 from vlm.metrics import RunStats
 from vlm.requests import ChatMessage, GenerationRequest
@@ -28,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = settings_from_arguments(arguments)
         command: Callable[[argparse.Namespace, Settings], int] = arguments.run
         return command(arguments, settings)
-    except (VlmError, EagleError, VisualEncoderError) as error:
+    except REFUSALS as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
 

@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eagle.errors import EagleError
 from eagle.types import SamplingParams, TreeShape
-from visual_encoder.errors import VisualEncoderError
 from visual_encoder.types import ImageTokenLimits
 from vlm.compare import CompareRequest, Comparison, LegEvent, Order, Side, compare, require_draft
-from vlm.errors import ConfigError, VlmError
+from vlm.errors import REFUSALS, ConfigError
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.identity import Verdict
 from vlm.metrics import Acceptance, RunStats
@@ -104,7 +102,7 @@ BenchEvent = BenchProgress | BenchRow | BenchSkipped
 
 
 @dataclass
-class Race:
+class TurnRuns:
     """The repeats of one turn as they come in."""
 
     comparisons: list[Comparison] = field(default_factory=list)
@@ -131,37 +129,40 @@ class Race:
 def bench(pipeline: VlmPipeline, plan: BenchPlan) -> Iterator[BenchEvent]:
     """Later turns read the base's earlier answers. Raises `VlmError` when no draft is loaded."""
     require_draft(pipeline)
-    num_done = 0
+    num_done, is_warm = 0, False
     for place, question in enumerate(plan.questions):
         messages: tuple[ChatMessage, ...] = ()
         for turn, text in enumerate(question.turns, start=1):
             images = question.images if turn == 1 else ()
             messages += (ChatMessage("user", text, images),)
-            race = Race()
+            runs = TurnRuns()
             try:
                 for repeat in range(plan.repeats):
                     order: Order = "BA" if (place + repeat) % 2 else "AB"
-                    asked = CompareRequest(plan.request(messages), order, warm_up=num_done == 0)
-                    for mode, count in _run(pipeline, asked, race):
+                    asked = CompareRequest(plan.request(messages), order, warm_up=not is_warm)
+                    for mode, count in _run(pipeline, asked, runs):
                         label = f"{question.id}, turn {turn}"
+                        is_warm = True
                         yield BenchProgress(num_done, plan.num_races, label, mode, count)
                     num_done += 1
-            except (VlmError, EagleError, VisualEncoderError) as error:
+            except REFUSALS as error:
                 yield BenchSkipped(question.id, turn, str(error))
-                num_done += plan.repeats * (len(question.turns) - turn + 1) - len(race.comparisons)
+                num_done += plan.repeats * (len(question.turns) - turn + 1) - len(runs.comparisons)
                 break
-            yield race.row(question, turn)
-            messages += (ChatMessage("assistant", race.base[0].text),)
+            yield runs.row(question, turn)
+            messages += (ChatMessage("assistant", runs.base[0].text),)
 
 
-def _run(pipeline: VlmPipeline, asked: CompareRequest, race: Race) -> Iterator[tuple[Mode, int]]:
-    """One comparison into `race`; yields whose answer grows and its length."""
+def _run(
+    pipeline: VlmPipeline, asked: CompareRequest, runs: TurnRuns
+) -> Iterator[tuple[Mode, int]]:
+    """One comparison into `runs`; yields whose answer grows and its length."""
     num_tokens = 0
     for event in compare(pipeline, asked):
         if isinstance(event, Comparison):
-            race.comparisons.append(event)
+            runs.comparisons.append(event)
         elif isinstance(event, LegEvent) and isinstance(event.event, GenerationFinished):
-            (race.base if event.mode == "base" else race.eagle).append(event.event.stats)
+            (runs.base if event.mode == "base" else runs.eagle).append(event.event.stats)
             num_tokens = 0
         elif isinstance(event, LegEvent) and isinstance(event.event, StepDecoded):
             num_tokens += len(event.event.step.token_ids)

@@ -1,16 +1,17 @@
 """`python -m vlm bench`: the benchmark and the sweep of settings from the shell.
 
-Progress goes to standard error, the result to standard output. Ctrl-C keeps what is done.
+Progress goes to standard error, the result to standard output. What is done is kept, whatever ends
+the rest: Ctrl-C, or an error.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
-from eagle.types import TreeShape
 from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchRow, BenchSkipped, bench
 from vlm.bench_files import (
     changes_markdown,
@@ -18,15 +19,24 @@ from vlm.bench_files import (
     read_report,
     to_markdown,
     write_report,
+    write_text,
 )
 from vlm.bench_options import SWEPT
-from vlm.bench_report import ReportBuilder, changes, differing_conditions
+from vlm.bench_report import BenchReport, ReportBuilder, changes, differing_conditions
+from vlm.conditions import tree_name
 from vlm.config import Settings
 from vlm.errors import ConfigError
 from vlm.loading import load_pipeline
 from vlm.questions import Question, find_questions
-from vlm.sweep import SweepEvent, SweepMeasurement, SweepPlan, sweep, sweep_report
-from vlm.sweep_files import sweep_json, sweep_markdown
+from vlm.sweep import (
+    SweepEvent,
+    SweepMeasurement,
+    SweepPlan,
+    SweepSkipped,
+    sweep,
+)
+from vlm.sweep_files import skipped_text, sweep_json, sweep_markdown
+from vlm.sweep_report import SweepBuilder, SweptOn
 
 T = TypeVar("T")
 
@@ -53,22 +63,30 @@ def run_bench(
         ignore_eos=settings.ignore_eos,
     )
     pipeline = load_pipeline(settings, on_progress=report)
-    builder = ReportBuilder(plan, pipeline.info, pipeline.environment, settings.tree)
+    builder = ReportBuilder(plan, pipeline)
 
     def take(event: BenchEvent) -> None:
         builder.add(event)
         if not isinstance(event, BenchProgress):
             report(f"{len(builder.rows) + len(builder.skipped)}: {row_text(event)}")
 
-    is_complete = until_interrupted(bench(pipeline, plan), take)
-    result = builder.report(is_complete=is_complete)
-    for path in arguments.out:
+    is_complete = False
+    try:
+        is_complete = until_interrupted(bench(pipeline, plan), take)
+    finally:
+        if builder.rows or builder.skipped:
+            put_out(builder.report(is_complete=is_complete), arguments.out, earlier)
+    return 0 if is_complete else 130
+
+
+def put_out(result: BenchReport, paths: Sequence[Path], earlier: BenchReport | None) -> None:
+    """The report in its files and on standard output, beside an earlier one where there is one."""
+    for path in paths:
         write_report(path, result)
     print(to_markdown(result))  # noqa: T201
     if earlier is not None:
         found = changes_markdown(changes(earlier, result), differing_conditions(earlier, result))
         print(found)  # noqa: T201
-    return 0 if is_complete else 130
 
 
 def row_text(event: BenchRow | BenchSkipped) -> str:
@@ -99,28 +117,31 @@ def run_sweep(
         ignore_eos=settings.ignore_eos,
     )
     pipeline = load_pipeline(settings, on_progress=report)
-    measurements: list[SweepMeasurement] = []
+    builder = SweepBuilder(plan, pipeline)
 
     def take(event: SweepEvent) -> None:
-        if isinstance(event, SweepMeasurement):
-            measurements.append(event)
+        builder.add(event)
+        if isinstance(event, SweepSkipped):
+            report(skipped_text(event))
+        elif isinstance(event, SweepMeasurement):
             speedup = "n/a" if event.decode_speedup is None else f"{event.decode_speedup:.2f}"
-            place = f"{len(measurements)}/{plan.num_measurements}"
-            report(f"{place}: {event.question}, {tree_text(event.tree)}: speedup {speedup}")
+            place = f"{len(builder.measurements)}/{plan.num_measurements}"
+            report(f"{place}: {event.question}, {tree_name(event.tree)}: speedup {speedup}")
 
-    is_complete = until_interrupted(sweep(pipeline, plan), take)
-    result = sweep_report(measurements)
-    markdown = sweep_markdown(result, pipeline.environment)
-    for path in arguments.out:
-        values = sweep_json(result, pipeline.environment, is_complete=is_complete)
-        text = markdown if path.suffix.lower() == ".md" else values
-        path.write_text(text, encoding="utf-8")
-    print(markdown)  # noqa: T201
+    is_complete = False
+    try:
+        is_complete = until_interrupted(sweep(pipeline, plan), take)
+    finally:
+        if builder.measurements or builder.skipped:
+            put_out_sweep(builder.swept(is_complete=is_complete), arguments.out)
     return 0 if is_complete else 130
 
 
-def tree_text(tree: TreeShape) -> str:
-    return f"step {tree.draft_step}, top-k {tree.draft_top_k}, {tree.verify_tree_size} nodes"
+def put_out_sweep(swept: SweptOn, paths: Sequence[Path]) -> None:
+    markdown = sweep_markdown(swept)
+    for path in paths:
+        write_text(path, markdown if path.suffix.lower() == ".md" else sweep_json(swept))
+    print(markdown)  # noqa: T201
 
 
 def refuse_in_sweep(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,7 @@
-"""Benchmark reports as files: JSON (read back again), CSV (a row a turn), Markdown (the tables)."""
+"""Benchmark reports as files: JSON (read back again), CSV (a row a turn), Markdown (the tables).
+
+Each says what was measured on what; a CSV in lines before the head that begin with "#".
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ from typing import Any
 
 from vlm.bench_report import BenchReport, Change, Latency, Spread
 from vlm.compare import Side
+from vlm.conditions import tree_name
 from vlm.errors import ConfigError
 from vlm.plain_data import PlainDataError, from_plain, to_plain
 
-FORMAT = "eagleeye.bench/1"
+FORMAT = "eagleeye.bench/2"
 MISSING = "n/a"
+STOPPED = "Stopped before the end."
 SIDE_COLUMNS = (
     "time_to_first_token_seconds",
     "time_per_output_token_seconds",
@@ -28,7 +33,11 @@ def write_report(path: Path, report: BenchReport) -> None:
     """In the form that the file's ending names. Raises `ConfigError`."""
     check_report_path(path)
     writers = {".json": to_json, ".csv": to_csv, ".md": to_markdown}
-    text = writers[path.suffix.lower()](report)
+    write_text(path, writers[path.suffix.lower()](report))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Raises `ConfigError`."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -78,8 +87,11 @@ def parse_report(text: str, name: str) -> BenchReport:
 
 
 def to_csv(report: BenchReport) -> str:
-    """A row a turn, medians over its repeats."""
+    """A row a turn, medians over its repeats, below the conditions."""
     file = io.StringIO()
+    file.writelines(f"# {name}: {text}\n" for name, text in report.facts())
+    if not report.is_complete:
+        file.write(f"# {STOPPED}\n")
     head = ["category", "question", "turn", "prompt_tokens", "image_tokens", "tokens", "verdict"]
     head += ["decode_speedup", "end_to_end_speedup", "mean_acceptance_length"]
     head += [f"{side}_{name}" for side in ("base", "eagle") for name in SIDE_COLUMNS]
@@ -162,7 +174,7 @@ def to_markdown(report: BenchReport) -> str:
         ],
     )
     parts = [
-        f"# Base and EAGLE-3, {report.started[:10]}",
+        f"# Base and EAGLE-3, {report.conditions.date}",
         speed,
         "Medians (quarters); length: mean acceptance length.",
     ]
@@ -176,15 +188,8 @@ def to_markdown(report: BenchReport) -> str:
 
 def conditions(report: BenchReport) -> str:
     """Everything that the figures depend on."""
-    tree, sampling = report.tree, report.sampling
-    how = "greedy" if sampling.is_greedy else f"temperature {sampling.temperature}"
-    stopped = "" if report.is_complete else " Stopped before the end."
-    return (
-        f"{report.base} with {report.draft}, {report.dtype} on {report.device}; {how}, at most "
-        f"{report.max_new_tokens} tokens, {report.repeats} repeats; draft-step {tree.draft_step}, "
-        f"draft-top-k {tree.draft_top_k}, verify-tree-size {tree.verify_tree_size}. "
-        f"{report.environment.sentence()}.{stopped}"
-    )
+    sentence = report.conditions.sentence(f"{report.repeats} repeats", tree_name(report.tree))
+    return sentence if report.is_complete else f"{sentence} {STOPPED}"
 
 
 def changes_markdown(found: Sequence[Change], conditions: Sequence[str]) -> str:

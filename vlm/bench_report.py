@@ -8,16 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from eagle.types import SamplingParams, TreeShape
+from eagle.types import TreeShape
 from vlm.bench import BenchEvent, BenchPlan, BenchRow, BenchSkipped
-from vlm.environment import Environment
+from vlm.conditions import Conditions, Facts, Measured, differences, differing, tree_name
 from vlm.metrics import Acceptance
-
-if TYPE_CHECKING:
-    from vlm.pipeline import PipelineInfo
 
 ALL = "all"
 
@@ -75,16 +70,9 @@ class BenchGroup:
 class BenchReport:
     """What was measured, on what, and every row. `is_complete` is False for a stopped run."""
 
-    started: str
+    conditions: Conditions
     is_complete: bool
-    base: str
-    draft: str | None
-    device: str
-    dtype: str
-    environment: Environment
     tree: TreeShape
-    sampling: SamplingParams
-    max_new_tokens: int
     repeats: int
     rows: tuple[BenchRow, ...]
     skipped: tuple[BenchSkipped, ...]
@@ -98,18 +86,20 @@ class BenchReport:
             parts.append((ALL, list(self.rows)))
         return tuple(group(name, rows) for name, rows in parts if rows)
 
+    def facts(self) -> Facts:
+        """Everything that the figures depend on."""
+        return self.conditions.facts(
+            ("Repeats", str(self.repeats)), ("Draft tree", tree_name(self.tree))
+        )
+
 
 class ReportBuilder:
     """Add the events of `vlm.bench.bench`; `report` is whole at any moment."""
 
-    def __init__(
-        self, plan: BenchPlan, info: PipelineInfo, environment: Environment, tree: TreeShape
-    ) -> None:
-        self._plan = plan
-        self._info = info
-        self._environment = environment
-        self._tree = plan.tree or tree
-        self._started = datetime.now(UTC).isoformat(timespec="seconds")
+    def __init__(self, plan: BenchPlan, measured: Measured) -> None:
+        self._conditions = Conditions.now(plan, measured, plan.limits)
+        self._tree = plan.tree or measured.settings.tree
+        self._repeats = plan.repeats
         self.rows: list[BenchRow] = []
         self.skipped: list[BenchSkipped] = []
 
@@ -121,17 +111,10 @@ class ReportBuilder:
 
     def report(self, *, is_complete: bool) -> BenchReport:
         return BenchReport(
-            started=self._started,
+            conditions=self._conditions,
             is_complete=is_complete,
-            base=self._info.base_name,
-            draft=self._info.draft_name,
-            device=self._info.device,
-            dtype=self._info.dtype,
-            environment=self._environment,
             tree=self._tree,
-            sampling=self._plan.sampling,
-            max_new_tokens=self._plan.max_new_tokens,
-            repeats=self._plan.repeats,
+            repeats=self._repeats,
             rows=tuple(self.rows),
             skipped=tuple(self.skipped),
         )
@@ -217,17 +200,15 @@ def changes(before: BenchReport, now: BenchReport) -> tuple[Change, ...]:
 def differing_conditions(before: BenchReport, now: BenchReport) -> tuple[str, ...]:
     """What else differs between two reports, a sentence each: figures are not to be compared
     without them."""
-    names = ("base", "draft", "device", "dtype", "tree", "sampling", "max_new_tokens", "repeats")
-    pairs = [(name, getattr(before, name), getattr(now, name)) for name in names]
-    pairs += [
-        (name, getattr(before.environment, name), getattr(now.environment, name))
-        for name in ("commit", "torch_version", "processor", "threads", "gpu")
+    own = [
+        ("tree", tree_name(before.tree), tree_name(now.tree)),
+        ("repeats", before.repeats, now.repeats),
     ]
-    found = [f"{name}: {old} before, {new} now." for name, old, new in pairs if old != new]
+    found = differing(before.conditions, now.conditions) + differences(own)
     left_out = len(_keys(before) ^ _keys(now))
     if left_out:
-        found.append(f"{left_out} turns are in one report only and are left out.")
-    return tuple(found)
+        found += (f"{left_out} turns are in one report only and are left out.",)
+    return found
 
 
 def _keys(report: BenchReport) -> set[tuple[str, str, int]]:

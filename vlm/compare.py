@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Order = Literal["AB", "BA", "ABBA"]  # A is the base alone, B the base with its draft
 MODES: dict[str, Mode] = {"A": "base", "B": "eagle"}
+MODE_NAMES: dict[Mode, str] = {"base": "the base alone", "eagle": "base + EAGLE-3"}
 WARM_UP_TOKENS = 8
 
 
@@ -169,8 +170,9 @@ def require_draft(pipeline: VlmPipeline) -> None:
     """Raise `VlmError` where the base is alone."""
     if pipeline.draft is None:
         raise VlmError(
-            "There is nothing to compare: no draft is loaded, so name one with --draft, or leave "
-            "out --base for the bundled pair."
+            pipeline.info.misfit_sentence
+            or "There is nothing to compare: no draft is loaded, so name one with --draft, or "
+            "leave out --base for the bundled pair."
         )
 
 

@@ -8,6 +8,7 @@ a `VlmPipeline` does. The child ends with its parent.
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -39,7 +40,8 @@ class EngineProcess:
     """Loads a pipeline in a child process; use as a context manager. One request at a time."""
 
     def __init__(self, settings: Settings, on_progress: Callable[[str], None]) -> None:
-        """Returns when the models are loaded. Raises what loading raises."""
+        """Returns when the models are loaded. Raises what loading raises; with a draft that does
+        not fit, the base decodes alone and `info` says why."""
         context = multiprocessing.get_context("spawn")
         self._connection, child_end = context.Pipe()
         self._process = context.Process(target=serve, args=(child_end, settings), daemon=True)
@@ -136,13 +138,15 @@ class EngineProcess:
 def serve(connection: Connection, settings: Settings) -> None:
     """The child: load, then answer requests until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    # Imported here: the parent never needs the models' code.
+    # Imported here: only the child loads models.
     from vlm.loading import load_pipeline
 
     try:
-        pipeline = load_pipeline(settings, lambda text: connection.send(("progress", text)))
+        pipeline = load_pipeline(
+            settings, lambda text: connection.send(("progress", text)), misfit="base-only"
+        )
     except Exception as error:  # noqa: BLE001 - raised in the parent
-        connection.send(("error", error))
+        connection.send(("error", portable(error)))
         return
     connection.send(("ready", (pipeline.info, pipeline.settings, pipeline.environment)))
     try:
@@ -170,6 +174,16 @@ def answer(connection: Connection, pipeline: VlmPipeline, job: Job) -> None:
     except BrokenPipeError:
         raise  # the parent is gone
     except Exception as error:  # noqa: BLE001 - raised in the parent
-        connection.send(("error", error))
+        connection.send(("error", portable(error)))
         return
     connection.send(("done", None))
+
+
+def portable(error: Exception) -> Exception:
+    """The error itself, or its words where its class cannot cross to another process: the parent
+    would wait for ever, or take the child for lost."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - whatever a foreign class does when it is put together
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from eagle.errors import EagleError
+from visual_encoder.errors import VisualEncoderError
+
 
 class VlmError(Exception):
     """Base of everything a user can cause and correct."""
@@ -29,3 +32,7 @@ class EngineLost(VlmError):
 
 class TraceError(VlmError):
     """A trace that cannot be read, or that contradicts itself."""
+
+
+# What a user caused and can correct; anything else is a fault of ours.
+REFUSALS = (VlmError, EagleError, VisualEncoderError)

@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from eagle.checkpoint import checkpoint_bytes, resolve_checkpoint
 from eagle.drafting import Eagle3Draft
+from eagle.errors import DraftMismatch
 from eagle.loading import DraftCheckpoint, TargetFacts, bind_draft, check_fit, read_draft
 from visual_encoder import (
     CachingEncoder,
@@ -34,6 +35,7 @@ from vlm.pipeline import PipelineInfo, Vision, VlmPipeline
 from vlm.prompt import PromptBuilder
 
 Progress = Callable[[str], None]
+Misfit = Literal["raise", "base-only"]
 T = TypeVar("T")
 SLOW_TO_READ_BYTES = 10**9
 
@@ -71,8 +73,20 @@ def in_units(num_bytes: int) -> str:
     return f"{num_bytes / 10**6:.0f} MB"
 
 
-def load_pipeline(settings: Settings, on_progress: Progress) -> VlmPipeline:
-    """Load everything that `settings` names.
+@dataclass(frozen=True, slots=True)
+class FoundDraft:
+    """What became of the draft that was named: its files and the layers it reads, or its problem;
+    none of them where no draft was named."""
+
+    checkpoint: DraftCheckpoint | None = None
+    aux_layers: tuple[int, ...] = ()
+    problem: str | None = None
+
+
+def load_pipeline(
+    settings: Settings, on_progress: Progress, *, misfit: Misfit = "raise"
+) -> VlmPipeline:
+    """Load everything that `settings` names; `misfit` is for a draft that does not fit the base.
 
     Raises `VlmError`, `EagleError` or `VisualEncoderError`, each in one sentence.
     """
@@ -86,13 +100,11 @@ def load_pipeline(settings: Settings, on_progress: Progress) -> VlmPipeline:
     if draft_dir is not None:
         size = in_units(checkpoint_bytes(draft_dir))
         on_progress(f"Loading {draft_name(settings)}, {size}")
-    checkpoint = None if draft_dir is None else read_draft(draft_dir)
-    aux_layers = () if checkpoint is None else check_fit(checkpoint, TargetFacts.from_json(config))
-
+    draft = find_draft(draft_dir, config, misfit)
     model = load_language_model(
         base_dir,
         config,
-        aux_layers=aux_layers,
+        aux_layers=draft.aux_layers,
         dtype=dtype.value,
         device=device,
         on_bytes=BytesRead(
@@ -104,19 +116,20 @@ def load_pipeline(settings: Settings, on_progress: Progress) -> VlmPipeline:
     return VlmPipeline(
         info=PipelineInfo(
             base_name=base_name(settings),
-            draft_name=draft_name(settings),
+            draft_name=None if draft.problem else draft_name(settings),
             device=str(device),
             dtype=str(dtype.value).removeprefix("torch."),
             dtype_reason=dtype.reason,
             visual_engine=None if vision is None else vision.encoder.name,
             visual_engine_reason="" if vision is None else vision.encoder.info.reason,
             no_images_reason=None if vision else text_only_reason(config),
+            draft_problem=draft.problem,
         ),
         settings=settings,
         language_model=model,
         prompt_builder=PromptBuilder(tokenizer, vision.image_token_id if vision else None),
         eos_token_ids=eos_token_ids(base_dir, config),
-        draft=bind(checkpoint, model, settings),
+        draft=bind(draft.checkpoint, model, settings),
         vision=vision,
     )
 
@@ -127,6 +140,19 @@ def find_checkpoints(settings: Settings, on_progress: Progress) -> tuple[Path, P
         return bundled_pair(settings.base_weights, on_progress)
     draft = None if settings.draft is None else resolve_checkpoint(settings.draft)
     return resolve_checkpoint(settings.base), draft
+
+
+def find_draft(draft_dir: Path | None, config: dict[str, Any], misfit: Misfit) -> FoundDraft:
+    """Look at the draft before the base is read, which takes longer. Raises `DraftMismatch`."""
+    if draft_dir is None:
+        return FoundDraft()
+    try:
+        checkpoint = read_draft(draft_dir)
+        return FoundDraft(checkpoint, check_fit(checkpoint, TargetFacts.from_json(config)))
+    except DraftMismatch as error:
+        if misfit == "raise":
+            raise
+        return FoundDraft(problem=str(error))
 
 
 def choose_device(name: str) -> torch.device:

@@ -51,6 +51,12 @@ class PipelineInfo:
     visual_engine: str | None
     visual_engine_reason: str
     no_images_reason: str | None  # None: the base takes pictures
+    draft_problem: str | None = None  # why the draft that was named takes no part
+
+    @property
+    def misfit_sentence(self) -> str | None:
+        """For a visitor who would have the draft; None unless one was named and does not fit."""
+        return None if self.draft_problem is None else f"EAGLE-3 is off: {self.draft_problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +165,7 @@ class VlmPipeline:
     def speculation_off_reason(self, request: GenerationRequest) -> str | None:
         """Why no draft takes part in the answer; None when one does."""
         if self.draft is None:
-            return "No draft is loaded, so the base decodes alone."
+            return self.info.misfit_sentence or "No draft is loaded, so the base decodes alone."
         return None if request.use_eagle else "The draft is switched off for this answer."
 
     def _trace_run(self, request: GenerationRequest, prepared: PreparedPrompt) -> TraceRun:

@@ -1,7 +1,7 @@
 """Which tree, and how many image tokens? Measure every combination on the same questions.
 
 Comes in: a pipeline and a `SweepPlan`. Goes out: progress, and every question's measurements;
-`sweep_report` sums up any number of them. The base alone is timed before and after the settings
+`vlm.sweep_report` sums up any number of them. The base alone is timed before and after the settings
 of a question, so that a machine that slows down does not favour the settings that came first.
 """
 
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 from eagle.errors import EagleConfigError
 from eagle.types import SamplingParams, TreeShape
 from visual_encoder.types import ImageTokenLimits
-from vlm.bench_report import Spread, pooled
-from vlm.compare import median, ratio, require_draft, warm_up
-from vlm.errors import ConfigError
+from vlm.compare import ratio, require_draft, warm_up
+from vlm.errors import REFUSALS, ConfigError
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.identity import judge
 from vlm.metrics import Acceptance, RunStats
@@ -107,55 +106,65 @@ class SweepMeasurement:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepCell:
-    """One setting, over all its questions."""
+class SweepSkipped:
+    """A question that was refused under some limit of image tokens, with the sentence that says
+    why. None of its settings counts."""
 
-    tree: TreeShape
+    question: str
     image_tokens: int | None
-    num_prompts: int
-    num_identical: int
-    decode_speedup: Spread | None
-    decode_tokens_per_second: float | None
-    end_to_end_tokens_per_second: float | None
-    mean_acceptance_length: float | None
+    reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SweepReport:
-    """All settings, and the indices of the best ones; None where nothing could be timed."""
-
-    cells: tuple[SweepCell, ...]
-    best_decode: int | None  # highest median decode speedup
-    best_end_to_end: int | None  # most tokens a second from the question to the end
+def under_budget(name: str, image_tokens: int | None) -> str:
+    """A question or tree, and the limit of image tokens where the sweep varies it."""
+    return name if image_tokens is None else f"{name}, {image_tokens} image tokens"
 
 
-SweepEvent = SweepProgress | SweepMeasurement
+SweepEvent = SweepProgress | SweepMeasurement | SweepSkipped
 
 
 def sweep(pipeline: VlmPipeline, plan: SweepPlan) -> Iterator[SweepEvent]:
-    """Closing the iterator stops within one step. Raises as `VlmPipeline.run`."""
+    """Closing the iterator stops within one step. Raises `VlmError` when no draft is loaded."""
     require_draft(pipeline)
     with pipeline.lock:
-        num_done = 0
+        is_warm = False
         pairs = itertools.product(plan.questions, plan.budgets)
         for place, (question, budget) in enumerate(pairs):
-            request = _request(pipeline, plan, question, budget)
-            prepared = pipeline.prepare(replace(request, encode_anew=True))
-            if place == 0:
-                warm_up(pipeline, request, prepared)
-            shift = place % len(plan.trees)
-            order = (None, *plan.trees[shift:], *plan.trees[:shift], None)
-            finished: list[tuple[TreeShape | None, RunStats]] = []
-            for tree in order:
-                asked = replace(request, use_eagle=tree is not None, tree=tree)
-                for event in pipeline.answer(asked, prepared):
-                    if isinstance(event, StepDecoded):
-                        yield SweepProgress(num_done, plan.num_runs, question.id, tree, budget)
-                    elif isinstance(event, GenerationFinished):
-                        finished.append((tree, event.stats))
-                num_done += 1
-            greedy = plan.sampling.is_greedy
-            yield from _measurements(pipeline, question, budget, prepared, finished, greedy=greedy)
+            try:
+                for event in _settings(pipeline, plan, place, question, budget, is_warm=is_warm):
+                    is_warm = True
+                    yield event
+            except REFUSALS as error:
+                yield SweepSkipped(question.id, budget, str(error))
+
+
+def _settings(
+    pipeline: VlmPipeline,
+    plan: SweepPlan,
+    place: int,
+    question: Question,
+    budget: int | None,
+    *,
+    is_warm: bool,
+) -> Iterator[SweepProgress | SweepMeasurement]:
+    """One question under every tree, the base alone before and after them."""
+    request = _request(pipeline, plan, question, budget)
+    prepared = pipeline.prepare(replace(request, encode_anew=True))
+    if not is_warm:
+        warm_up(pipeline, request, prepared)
+    shift = place % len(plan.trees)
+    order = (None, *plan.trees[shift:], *plan.trees[:shift], None)
+    finished: list[tuple[TreeShape | None, RunStats]] = []
+    for index, tree in enumerate(order):
+        num_done = place * len(order) + index
+        asked = replace(request, use_eagle=tree is not None, tree=tree)
+        for event in pipeline.answer(asked, prepared):
+            if isinstance(event, StepDecoded):
+                yield SweepProgress(num_done, plan.num_runs, question.id, tree, budget)
+            elif isinstance(event, GenerationFinished):
+                finished.append((tree, event.stats))
+    greedy = plan.sampling.is_greedy
+    yield from _measurements(pipeline, question, budget, prepared, finished, greedy=greedy)
 
 
 def _request(
@@ -212,46 +221,3 @@ def _measurements(
                 end_to_end_tokens_per_second=stats.end_to_end_tokens_per_second,
                 acceptance=stats.acceptance,
             )
-
-
-def sweep_report(measurements: Sequence[SweepMeasurement]) -> SweepReport:
-    """Cells by image tokens, depth, top-k and size."""
-    settings = dict.fromkeys((item.tree, item.image_tokens) for item in measurements)
-    cells = tuple(
-        _cell(
-            tree,
-            budget,
-            [item for item in measurements if (item.tree, item.image_tokens) == (tree, budget)],
-        )
-        for tree, budget in sorted(settings, key=_place)
-    )
-    speedups = [cell.decode_speedup.median if cell.decode_speedup else None for cell in cells]
-    return SweepReport(
-        cells,
-        best_decode=_best(speedups),
-        best_end_to_end=_best([cell.end_to_end_tokens_per_second for cell in cells]),
-    )
-
-
-def _place(setting: tuple[TreeShape, int | None]) -> tuple[int, int, int, int]:
-    tree, budget = setting
-    return budget or 0, tree.draft_step, tree.draft_top_k, tree.verify_tree_size
-
-
-def _cell(tree: TreeShape, budget: int | None, items: Sequence[SweepMeasurement]) -> SweepCell:
-    return SweepCell(
-        tree=tree,
-        image_tokens=budget,
-        num_prompts=len(items),
-        num_identical=sum(item.is_identical for item in items),
-        decode_speedup=Spread.of(item.decode_speedup for item in items),
-        decode_tokens_per_second=median([item.decode_tokens_per_second for item in items]),
-        end_to_end_tokens_per_second=median([item.end_to_end_tokens_per_second for item in items]),
-        mean_acceptance_length=pooled([item.acceptance for item in items]).mean_acceptance_length,
-    )
-
-
-def _best(values: Sequence[float | None]) -> int | None:
-    """Index of the largest; the first of equals."""
-    present = [(value, -index) for index, value in enumerate(values) if value is not None]
-    return -max(present)[1] if present else None

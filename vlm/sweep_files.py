@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
-from vlm.environment import Environment
+from vlm.bench_files import MISSING, STOPPED
 from vlm.errors import ConfigError
 from vlm.plain_data import PlainDataError, from_plain, to_plain
-from vlm.sweep import SweepCell, SweepReport
+from vlm.sweep import SweepSkipped, under_budget
+from vlm.sweep_report import SweepCell, SweepReport, SweptOn
 
-FORMAT = "eagleeye.sweep/1"
-MISSING = "n/a"
-
-
-@dataclass(frozen=True, slots=True)
-class SweptOn:
-    """A sweep with what it was measured on: all that its file holds."""
-
-    report: SweepReport
-    environment: Environment
-    is_complete: bool
+KIND = "eagleeye.sweep/"  # of any version
+FORMAT = f"{KIND}2"
 
 
-def sweep_json(report: SweepReport, environment: Environment, *, is_complete: bool) -> str:
-    head = {"format": FORMAT, "is_complete": is_complete, "environment": to_plain(environment)}
-    return json.dumps(head | to_plain(report), indent=1) + "\n"
+def sweep_json(swept: SweptOn) -> str:
+    return json.dumps({"format": FORMAT} | to_plain(swept), indent=1) + "\n"
 
 
 def parse_sweep(text: str, name: str) -> SweptOn:
     """A sweep from a JSON file called `name`. Raises `ConfigError` for anything else."""
     try:
         values: Any = json.loads(text)
-        if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
-            raise PlainDataError(f"it is not of the form {FORMAT}.")
-        environment = from_plain(Environment, values.pop("environment", None))
-        is_complete = values.pop("is_complete", None) is True
-        report = from_plain(SweepReport, values)
-        _check_best(report)
+        found = values.pop("format", None) if isinstance(values, dict) else None
+        if found != FORMAT:
+            raise PlainDataError(
+                f"it has the form {found}, and this version reads {FORMAT}: measure again, or use "
+                f"the version that wrote it."
+            )
+        swept = from_plain(SweptOn, values)
+        _check_best(swept.report)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{name} cannot be read as a sweep: {error}") from error
-    return SweptOn(report, environment, is_complete)
+    return swept
 
 
 def _check_best(report: SweepReport) -> None:
@@ -50,16 +42,23 @@ def _check_best(report: SweepReport) -> None:
             raise PlainDataError(f"the best setting has the number {index}, which does not exist.")
 
 
-def sweep_markdown(report: SweepReport, environment: Environment) -> str:
+def sweep_markdown(swept: SweptOn) -> str:
     """A table an image-token budget: decode speedup by tree size, a line a depth and top-k."""
-    if not report.cells:
-        return "Nothing was measured.\n"
+    report = swept.report
     budgets = dict.fromkeys(cell.image_tokens for cell in report.cells)
     parts = [_heat_map([c for c in report.cells if c.image_tokens == budget]) for budget in budgets]
-    parts += [_named("Fastest decoding", report, report.best_decode)]
-    parts += [_named("Fastest from question to end", report, report.best_end_to_end)]
-    parts += [environment.sentence() + "."]
+    if report.cells:
+        parts += [_named("Fastest decoding", report, report.best_decode)]
+        parts += [_named("Fastest from question to end", report, report.best_end_to_end)]
+    else:
+        parts += ["Nothing was measured."]
+    parts += [skipped_text(item) for item in swept.skipped]
+    parts += [swept.conditions.sentence() + ("" if swept.is_complete else f" {STOPPED}")]
     return "\n\n".join(parts) + "\n"
+
+
+def skipped_text(item: SweepSkipped) -> str:
+    return f"Skipped {under_budget(item.question, item.image_tokens)}: {item.reason}"
 
 
 def setting(cell: SweepCell) -> str:

@@ -47,6 +47,7 @@ class MeasuredPipeline:
     def __init__(self, pipeline: EngineProcess) -> None:
         self._pipeline = pipeline
         self.info, self.settings = pipeline.info, pipeline.settings
+        self.environment = pipeline.environment
         self.rates: list[float] = []
         self.ended_at = 0.0  # the last answer's last token, in seconds since 1970
 

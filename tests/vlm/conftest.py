@@ -35,11 +35,23 @@ def write_pair(folder: Path, family: str) -> tuple[str, str]:
     tiny.write_with_tokenizer(family, folder / "base")
     quiet = load_pipeline(Settings(base=str(folder / "base"), **SMALL), lambda _: None)
     quiet.language_model.aux_layers = (2, 3, 4)
-    config = draft_json(quiet.language_model, 90)
-    (folder / "draft").mkdir()
-    (folder / "draft" / "config.json").write_text(json.dumps(config))
-    save_file(random_tensors(config), folder / "draft" / "model.safetensors")
+    write_draft(folder / "draft", draft_json(quiet.language_model, 90))
     return str(folder / "base"), str(folder / "draft")
+
+
+def write_draft(folder: Path, config: dict[str, Any]) -> None:
+    """A random draft that holds what `config` says."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(random_tensors(config), folder / "model.safetensors")
+
+
+@pytest.fixture
+def misfit(pair: tuple[str, str], tmp_path: Path) -> str:
+    """A sound draft like that of the pair, made for a base of a larger vocabulary."""
+    config = json.loads((Path(pair[1]) / "config.json").read_text())
+    write_draft(tmp_path / "misfit", config | {"vocab_size": tiny.VOCAB + 10})
+    return str(tmp_path / "misfit")
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import statistics
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.vlm.conftest import SMALL
 from tests.vlm.test_pipeline import picture
 from vlm.__main__ import main
-from vlm.bench import BenchPlan, BenchProgress, BenchRow, BenchSkipped, bench
+from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchRow, BenchSkipped, bench
 from vlm.bench_command import until_interrupted
 from vlm.bench_files import read_report, to_csv, to_json, to_markdown, write_report
 from vlm.bench_report import (
@@ -28,6 +28,7 @@ from vlm.bench_report import (
     pooled,
     quantile,
 )
+from vlm.compare import CompareEvent, CompareRequest, compare
 from vlm.errors import ConfigError
 from vlm.metrics import Acceptance
 from vlm.pipeline import VlmPipeline
@@ -42,7 +43,7 @@ PLAN = BenchPlan(QUESTIONS, repeats=2, max_new_tokens=6, ignore_eos=True)
 
 
 def measured(pipeline: VlmPipeline, plan: BenchPlan, rows: int | None = None) -> BenchReport:
-    builder = ReportBuilder(plan, pipeline.info, pipeline.environment, pipeline.settings.tree)
+    builder = ReportBuilder(plan, pipeline)
     events = bench(pipeline, plan)
     for event in events:
         builder.add(event)
@@ -117,22 +118,58 @@ def test_what_cannot_be_asked_is_skipped_with_its_reason(tiny_pipeline: VlmPipel
     assert [event.question for event in events if isinstance(event, BenchRow)] == ["2"]
 
 
+def test_a_skipped_question_does_not_take_the_warm_up(
+    tiny_pipeline: VlmPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer of the next one would pay for all first allocations."""
+    warmed: list[bool] = []
+
+    def noted(pipeline: VlmPipeline, asked: CompareRequest) -> Iterator[CompareEvent]:
+        warmed.append(asked.warm_up)
+        return compare(pipeline, asked)
+
+    monkeypatch.setattr("vlm.bench.compare", noted)
+    questions = (Question("9", "talk", ("x" * 400,)), *QUESTIONS[1:])
+    for _ in bench(tiny_pipeline, replace(PLAN, questions=questions, repeats=1)):
+        pass
+    assert warmed == [True, True, False]
+
+
 def test_files_hold_the_report(report: BenchReport, tmp_path: Path) -> None:
     assert read_back(report) == report
     assert json.loads(to_json(report))["groups"][-1]["num_prompts"] == 4
-    rows = list(csv.DictReader(io.StringIO(to_csv(report))))
+    lines = to_csv(report).splitlines()
+    rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
     assert [row["question"] for row in rows] == ["1", "1", "2", "3"]
     assert float(rows[0]["base_decode_tokens_per_second"]) > 0
     markdown = to_markdown(report)
     assert "| all | 24 |" in markdown
     assert "4/4" in markdown
-    assert report.environment.torch_version in markdown
+    assert report.conditions.environment.torch_version in markdown
+
+
+def test_a_csv_begins_with_what_was_measured_on_what(report: BenchReport) -> None:
+    """Its rows alone told neither model, nor machine, nor day."""
+    facts = dict(
+        line.removeprefix("# ").split(": ", 1)
+        for line in to_csv(report).splitlines()
+        if line.startswith("# ")
+    )
+    assert (facts["Base"], facts["Draft"]) == ("base", "draft")
+    assert facts["Numbers"] == "float32 on cpu"
+    assert facts["Decoding"] == "greedy, at most 6 tokens, past the end"
+    assert facts["Measured"][:10] == report.conditions.started[:10]
+    assert (facts["Questions"], facts["Repeats"]) == ("3", "2")
+    assert facts["Image tokens"] == "4 to 30 a picture, 60 together"
+    stopped = to_csv(replace(report, is_complete=False))
+    assert ("# Stopped before the end." in stopped, "Stopped" in to_csv(report)) == (True, False)
 
 
 def test_an_earlier_report_is_compared(report: BenchReport, tiny_pipeline: VlmPipeline) -> None:
     assert all(change.eagle_speed_ratio == 1 for change in changes(report, report))
     assert differing_conditions(report, report) == ()
-    fewer = replace(report, rows=report.rows[:3], dtype="bfloat16")
+    half = replace(report.conditions, dtype="bfloat16")
+    fewer = replace(report, rows=report.rows[:3], conditions=half)
     assert [change.name for change in changes(fewer, report)] == ["talk", "all"]
     sentences = differing_conditions(fewer, report)
     assert sentences[0] == "dtype: bfloat16 before, float32 now."
@@ -142,7 +179,7 @@ def test_an_earlier_report_is_compared(report: BenchReport, tiny_pipeline: VlmPi
 def test_wrong_files_are_one_sentence(report: BenchReport, tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text("{}")
-    with pytest.raises(ConfigError, match=r"form None.*reads eagleeye.bench/1"):
+    with pytest.raises(ConfigError, match=r"form None.*reads eagleeye.bench/2"):
         read_report(path)
     path.write_text(to_json(report).replace('"num_done"', "").replace('"rows"', '"lines"'))
     with pytest.raises(ConfigError, match="lacks the field 'rows'"):
@@ -203,6 +240,30 @@ def test_from_the_shell(
     assert "now ÷ before" in capsys.readouterr().out
     assert main([*argv, "--limit", "0"]) == 2
     assert "--limit must be at least 1, got 0" in capsys.readouterr().err
+
+
+def test_an_error_keeps_what_is_measured_and_its_own_status(
+    pair: tuple[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(pipeline: VlmPipeline, plan: BenchPlan) -> Iterator[BenchEvent]:
+        for event in bench(pipeline, plan):
+            if isinstance(event, BenchRow) and event.question == "12":
+                raise RuntimeError("device lost")
+            yield event
+
+    monkeypatch.setattr("vlm.bench_command.bench", failing)
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    argv = ["bench", "--base", pair[0], "--draft", pair[1], "--max-new-tokens", "4", *options]
+    out = tmp_path / "report.json"
+    with pytest.raises(RuntimeError, match="device lost"):
+        main([*argv, "--out", str(out)])
+    report = read_report(out)
+    assert report.rows
+    assert not report.is_complete
+    assert "Stopped before the end." in capsys.readouterr().out
 
 
 def test_ctrl_c_keeps_what_is_done() -> None:

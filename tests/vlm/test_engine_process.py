@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from multiprocessing import Pipe
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -12,9 +15,9 @@ from visual_encoder import ImageRefused
 from vlm.bench import BenchPlan, BenchProgress, BenchRow
 from vlm.compare import CompareRequest, Comparison
 from vlm.config import Settings
-from vlm.engine_process import EngineProcess
-from vlm.errors import EngineLost, PromptTooLong
-from vlm.events import GenerationFinished, StepDecoded
+from vlm.engine_process import EngineProcess, answer
+from vlm.errors import EngineLost, PromptTooLong, VlmError
+from vlm.events import Event, GenerationFinished, PromptReady, StepDecoded
 from vlm.pipeline import VlmPipeline
 from vlm.preview import PreviewRequest, preview
 from vlm.questions import Question
@@ -93,6 +96,41 @@ def test_errors_cross_whole(engine: EngineProcess) -> None:
     assert any(isinstance(event, StepDecoded) for event in engine.perform(REQUEST))
 
 
+class NeedsTwo(Exception):
+    """As some libraries' errors: it cannot be put together from its words."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(f"{text} ({code})")
+
+
+class HoldsALock(Exception):
+    """It cannot even be taken apart."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NeedsTwo("device lost", 7), "NeedsTwo: device lost (7)"),
+        (HoldsALock("device lost"), "HoldsALock: device lost"),
+    ],
+)
+def test_an_error_that_cannot_cross_sends_its_words(error: Exception, words: str) -> None:
+    """The parent waited for ever for the end of the request."""
+    here, there = Pipe()
+
+    def fail(request: GenerationRequest) -> Iterator[Event]:
+        raise error
+        yield
+
+    answer(there, SimpleNamespace(run=fail), REQUEST)  # type: ignore[arg-type]
+    kind, arrived = here.recv()
+    assert (kind, type(arrived), str(arrived)) == ("error", RuntimeError, words)
+
+
 def test_a_preview_crosses_whole_and_so_does_its_refusal(
     engine: EngineProcess, tiny_pipeline: VlmPipeline
 ) -> None:
@@ -109,6 +147,24 @@ def test_a_preview_crosses_whole_and_so_does_its_refusal(
 def test_loading_errors_are_raised_here() -> None:
     with pytest.raises(Exception, match="not a directory"):
         EngineProcess(Settings(base="/nowhere/at/all"), lambda _: None)
+
+
+def test_with_a_draft_that_does_not_fit_the_base_answers_alone(
+    pair: tuple[str, str], misfit: str, tiny_pipeline: VlmPipeline
+) -> None:
+    settings = Settings(base=pair[0], draft=misfit, **SMALL)
+    with EngineProcess(settings, lambda _: None) as process:
+        assert process.info.draft_name is None
+        assert "made for a vocabulary of 170, but the base has 160" in str(
+            process.info.draft_problem
+        )
+        first, *_, last = process.perform(REQUEST)
+        assert isinstance(first, PromptReady)
+        assert first.run.speculation_off_reason == process.info.misfit_sentence
+        assert isinstance(last, GenerationFinished)
+        assert last.stats.token_ids == token_ids(tiny_pipeline)
+        with pytest.raises(VlmError, match="EAGLE-3 is off: The draft was made for a vocabulary"):
+            list(process.perform(CompareRequest(REQUEST)))
 
 
 def test_a_lost_child_is_one_sentence(pair: tuple[str, str]) -> None:

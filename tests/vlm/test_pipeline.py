@@ -162,6 +162,16 @@ def test_the_shell_prints_one_json_object_on_the_last_line(
     assert "cannot be written" in capsys.readouterr().err
 
 
+def test_the_shell_refuses_a_draft_that_does_not_fit(
+    pair: tuple[str, str], misfit: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever named the draft in a script wants its figures, not the base's."""
+    asked = ["--base", pair[0], "--draft", misfit, "--device", "cpu"]
+    for command in (["generate", "--prompt", "hi"], ["compare", "--prompt", "hi"], ["bench"]):
+        assert main([*command, *asked]) == 2
+        assert "it was made for another base" in capsys.readouterr().err
+
+
 def test_the_shell_reports_mistakes_in_one_sentence(
     pair: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
+from vlm.errors import REFUSALS
 from vlm.requests import GenerationRequest
 from vlm.trace_recording import TraceRecorder
 from vlm.ui import panels
-from vlm.ui.asking import REFUSALS, broken_off
+from vlm.ui.asking import broken_off
 from vlm.ui.conversation import Question, chat_messages
 from vlm.ui.engine_thread import EngineThread
 
@@ -87,7 +88,7 @@ class AnswerView:
         """The answer with its figures, or the message of the error that ended it."""
         error = self._run.error
         if isinstance(error, REFUSALS) and not self._trace.has_begun:
-            return self._refusal(str(error))
+            return self._refusal(broken_off(error))
         turn = replace(
             self._question.turn,
             answer=self._trace.text,
@@ -144,6 +145,9 @@ class AnswerView:
         return chat_messages(self._question.conversation, waiting_for=self._waiting_for())
 
     def _waiting_for(self) -> str:
+        reloading = self._engine.reloading()
+        if reloading is not None:
+            return f"Loading the models again: {reloading}"
         ahead = self._engine.num_ahead(self._run)
         if ahead:
             return f"Waiting for the engine: {ahead} before you"

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from eagle.errors import EagleError
-from visual_encoder.errors import VisualEncoderError
-from vlm.errors import ConfigError, ImagesNotSupported, VlmError
+from vlm.errors import REFUSALS, ConfigError, ImagesNotSupported
 from vlm.requests import GenerationRequest
 from vlm.ui.controls import Controls
 from vlm.ui.conversation import Question, request_messages
 from vlm.ui.engine_thread import EngineThread
-
-# What a visitor caused and can correct; anything else is a fault of ours.
-REFUSALS = (VlmError, EagleError, VisualEncoderError)
+from vlm.ui.memory import memory_sentence
 
 
 def generation_request(
@@ -33,13 +27,10 @@ def generation_request(
 
 def broken_off(error: Exception) -> str:
     """The message for an answer that an error ended; the conversation goes on."""
+    short_of_memory = memory_sentence(error)
+    if short_of_memory is not None:
+        return f"{short_of_memory} The conversation is kept."
     if isinstance(error, REFUSALS):
         return str(error)
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return (
-            "There was not enough memory for this. Lower “At most, a picture” and “Max new tokens” "
-            "in the settings, or start with a smaller --max-kv-cache-capacity. The conversation is "
-            "kept."
-        )
     reason = str(error) or type(error).__name__
     return f"The answer broke off: {reason} The conversation is kept; you can ask again."

@@ -25,7 +25,7 @@ MAX_PASTED_CHARACTERS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Race:
+class RaceParts:
     """The components of the Compare page."""
 
     view: gr.HTML
@@ -49,7 +49,7 @@ class Parts:
     composer: gr.MultimodalTextbox
     notice: gr.HTML
     chip: gr.HTML
-    race: Race
+    race: RaceParts
     encoder: gr.HTML
     bench: Bench
     cards: gr.HTML
@@ -156,7 +156,7 @@ def conversation_log() -> gr.Chatbot:
     )
 
 
-def compare_page(races: RaceHandlers, *, takes_pictures: bool) -> Race:
+def compare_page(races: RaceHandlers, *, takes_pictures: bool) -> RaceParts:
     """One question, both ways, one after the other."""
     with gr.Column(elem_id="ee-compare"):
         gr.HTML(asset("compare_intro.html"), elem_id="ee-compare-intro")
@@ -174,7 +174,7 @@ def compare_page(races: RaceHandlers, *, takes_pictures: bool) -> Race:
             js_on_load=asset("compare.js"),
             elem_id="ee-race",
         )
-    return Race(view, composer, notice, order)
+    return RaceParts(view, composer, notice, order)
 
 
 def learn_page() -> None:

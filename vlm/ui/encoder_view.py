@@ -16,9 +16,10 @@ from typing import Any
 import gradio as gr
 
 from visual_encoder.types import MERGE_SIZE
+from vlm.errors import REFUSALS
 from vlm.preview import EncoderPreview, PicturePreview, PreviewRequest
 from vlm.ui.answers import KEEP
-from vlm.ui.asking import REFUSALS, broken_off
+from vlm.ui.asking import broken_off
 from vlm.ui.controls import Controls
 from vlm.ui.conversation import Conversation, Turn, request_messages
 from vlm.ui.engine_thread import EngineThread, Run

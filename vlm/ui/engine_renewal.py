@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from vlm.errors import EngineLost
 
+Progress = Callable[[str], None]
+
 if TYPE_CHECKING:
     from vlm.config import Settings
     from vlm.engine_process import EngineProcess
@@ -20,14 +22,20 @@ if TYPE_CHECKING:
     from vlm.jobs import Job
     from vlm.pipeline import PipelineInfo
 
+    Load = Callable[[Progress], EngineProcess]
+
 
 class RenewableEngine:
-    """Use as a context manager. One job at a time; `renew` may be called from any thread."""
+    """Use as a context manager. One job at a time; `renew` and `reloading` from any thread."""
 
-    def __init__(self, load: Callable[[], EngineProcess]) -> None:
+    def __init__(self, load: Load, on_progress: Progress, on_renewal: Progress) -> None:
+        """`on_progress` hears of the first loading, `on_renewal` of every later one."""
         self._load = load
-        self._engine = load()
+        self._on_renewal = on_renewal
+        self._engine = load(on_progress)
         self._is_stale = threading.Event()
+        # Written by the thread that loads, read by those that serve: one reference, set at once.
+        self._reloading: str | None = None
 
     def __enter__(self) -> RenewableEngine:
         return self
@@ -52,6 +60,10 @@ class RenewableEngine:
     def environment(self) -> Environment:
         return self._engine.environment
 
+    def reloading(self) -> str | None:
+        """The latest line of progress while the models are loaded again; None else."""
+        return self._reloading
+
     def perform(self, job: Job) -> Iterator[Any]:
         """As `EngineProcess.perform`, in a new process where the last one is gone."""
         if self._is_stale.is_set():
@@ -72,5 +84,13 @@ class RenewableEngine:
 
     def _replace(self) -> None:
         self._engine.__exit__(None, None, None)
-        self._engine = self._load()
+        self._note("Starting the engine")
+        try:
+            self._engine = self._load(self._note)
+        finally:
+            self._reloading = None
         self._is_stale.clear()
+
+    def _note(self, line: str) -> None:
+        self._reloading = line
+        self._on_renewal(line)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
 from queue import SimpleQueue
 from statistics import median
@@ -113,8 +113,12 @@ class Run(Generic[E]):
 class EngineThread:
     """Does jobs in order of arrival. Use as a context manager, or call `close`."""
 
-    def __init__(self, pipeline: Engine) -> None:
+    def __init__(
+        self, pipeline: Engine, reloading: Callable[[], str | None] = lambda: None
+    ) -> None:
+        """`reloading` tells how far a pipeline is that loads its models again, None where not."""
         self.pipeline = pipeline
+        self.reloading = reloading
         # A pass of the base alone as it was last measured; None before `warm_up`.
         self.base_step_seconds: float | None = None
         self._waiting: SimpleQueue[Run[Any] | None] = SimpleQueue()

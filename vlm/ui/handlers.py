@@ -12,7 +12,7 @@ from typing import Any
 
 import gradio as gr
 
-from vlm.errors import ConfigError
+from vlm.errors import REFUSALS, ConfigError
 from vlm.ui import panels
 from vlm.ui.answers import (
     KEEP,
@@ -22,7 +22,7 @@ from vlm.ui.answers import (
     composer_ready,
     panel_state,
 )
-from vlm.ui.asking import REFUSALS, generation_request
+from vlm.ui.asking import generation_request
 from vlm.ui.conversation import Conversation, Question, Turn
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.examples import Example

@@ -29,7 +29,7 @@ class PanelState:
     phase: str  # a key of PHASES
     mode: str  # how the answer is decoded, a sentence
     max_tokens_per_step: int  # height of the chart
-    base_step_seconds: float | None  # a pass of the base alone, measured at the start
+    base_step_seconds: float | None  # a pass of the base alone, as last measured
 
 
 PHASES = {
@@ -99,6 +99,8 @@ def announcement(end: TraceEnd) -> str:
 
 def mode_sentence(info: PipelineInfo, *, use_eagle: bool) -> str:
     """How answers are decoded, and why."""
+    if info.misfit_sentence is not None:
+        return info.misfit_sentence
     if info.draft_name is None:
         return "No EAGLE-3 draft is loaded: the base decodes alone, one token a step."
     if not use_eagle:

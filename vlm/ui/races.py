@@ -13,18 +13,16 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from vlm.compare import CompareRequest, Comparison, LegEvent, Order
-from vlm.errors import ConfigError, VlmError
+from vlm.compare import MODE_NAMES, CompareRequest, Comparison, LegEvent, Order
+from vlm.errors import REFUSALS, ConfigError, VlmError
 from vlm.trace import TraceRecord, to_line
 from vlm.trace_recording import TraceRecorder
 from vlm.ui import panels
 from vlm.ui.answers import KEEP, composer_busy, composer_ready
-from vlm.ui.asking import REFUSALS, broken_off, generation_request
+from vlm.ui.asking import broken_off, generation_request
 from vlm.ui.conversation import Conversation, Question, Turn
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.watching import Watching
-
-LEG_NAMES = {"base": "the base alone", "eagle": "base + EAGLE-3"}
 
 
 class RaceUpdate(NamedTuple):
@@ -102,8 +100,10 @@ class RaceHandlers:
         try:
             if session in self._races:
                 raise ConfigError("The last race is still being run: stop it first.")
-            if self._engine.pipeline.info.draft_name is None:
-                raise VlmError("There is nothing to compare: no draft is loaded.")
+            info = self._engine.pipeline.info
+            if info.draft_name is None:
+                reason = "There is nothing to compare: no draft is loaded."
+                raise VlmError(info.misfit_sentence or reason)
             generation = generation_request(self._engine, question, values)
         except REFUSALS as error:
             return RaceUpdate(notice=panels.notice(str(error)))
@@ -202,7 +202,7 @@ class RaceView:
             return f"Waiting for the engine: {self._engine.num_ahead(self._run)} before you"
         if phase == "running" and self._leg is not None:
             count = f"run {self._leg.leg + 1} of {len(self._request.order)}"
-            return f"Measuring {LEG_NAMES[self._leg.mode]}, {count}"
+            return f"Measuring {MODE_NAMES[self._leg.mode]}, {count}"
         return {
             "warming": "Reading the prompt and warming both up",
             "done": "",

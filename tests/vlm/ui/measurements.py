@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from eagle.types import TreeShape
-from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchSkipped, Race
+from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchSkipped, TurnRuns
 from vlm.compare import CompareRequest, Comparison, LegEvent
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.metrics import Acceptance
 from vlm.requests import ChatMessage
-from vlm.sweep import SweepEvent, SweepMeasurement, SweepPlan, SweepProgress
+from vlm.sweep import SweepEvent, SweepMeasurement, SweepPlan, SweepProgress, SweepSkipped
 
 BASE_RATE = 40.0
 
@@ -28,33 +28,37 @@ def fake_bench(pipeline: Compares, plan: BenchPlan) -> Iterator[BenchEvent]:
             if text.lower().startswith("refuse"):
                 yield BenchSkipped(question.id, turn, "The prompt is too long: at most 200 fit.")
                 break
-            race = Race()
+            runs = TurnRuns()
             images = question.images if turn == 1 else ()
             asked = CompareRequest(plan.request((ChatMessage("user", text, images),)))
             for _ in range(plan.repeats):
                 label = f"{question.id}, turn {turn}"
                 num_tokens = 0
                 for event in pipeline.compare(asked):
-                    take(race, event)
+                    take(runs, event)
                     if isinstance(event, LegEvent) and isinstance(event.event, StepDecoded):
                         num_tokens += len(event.event.step.token_ids)
                         yield BenchProgress(done, plan.num_races, label, event.mode, num_tokens)
                 done += 1
-            yield race.row(question, turn)
+            yield runs.row(question, turn)
 
 
-def take(race: Race, event: Any) -> None:
+def take(runs: TurnRuns, event: Any) -> None:
     if isinstance(event, Comparison):
-        race.comparisons.append(event)
+        runs.comparisons.append(event)
     elif isinstance(event.event, GenerationFinished):
-        (race.base if event.mode == "base" else race.eagle).append(event.event.stats)
+        (runs.base if event.mode == "base" else runs.eagle).append(event.event.stats)
 
 
 def fake_sweep(plan: SweepPlan, before_answer: Any) -> Iterator[SweepEvent]:
-    """Faster with fewer nodes, so that the best setting is known."""
+    """Faster with fewer nodes, so that the best setting is known; skips as `fake_bench`."""
     done = 0
     for question in plan.questions:
         for budget in plan.budgets:
+            if question.turns[0].lower().startswith("refuse"):
+                yield SweepSkipped(question.id, budget, "The prompt is too long: at most 200 fit.")
+                done += len(plan.trees) + 2
+                continue
             for tree in (None, *plan.trees, None):
                 before_answer()
                 yield SweepProgress(done, plan.num_runs, question.id, tree, budget)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import app
+from tests.vlm.ui.fakes import INFO
 from vlm.config import Settings, settings_from_arguments
 from vlm.ui import server
 
@@ -41,7 +43,30 @@ def test_a_taken_port_ends_before_anything_is_loaded(capsys: pytest.CaptureFixtu
     assert "Cannot listen" in capsys.readouterr().err
 
 
+def test_a_draft_that_does_not_fit_is_said_beside_the_address(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    app.announce(INFO, "http://here")
+    assert capsys.readouterr().err == "EagleEye is ready: http://here\n"
+    app.announce(replace(INFO, draft_problem="It was made for another base."), "http://here")
+    warning, ready = capsys.readouterr().err.splitlines()
+    assert warning == (
+        "WARNING: EAGLE-3 is off: It was made for another base. The base decodes alone."
+    )
+    assert ready.startswith("EagleEye is ready")
+
+
 def test_importing_the_program_loads_no_gradio() -> None:
     """Gradio reads its environment when imported, which `app` sets first."""
     code = "import sys, app; sys.exit('gradio' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
+
+
+def test_the_process_that_serves_imports_nothing_that_loads_models() -> None:
+    """The kiosk's recordings once brought it in."""
+    code = (
+        "import sys, app, vlm.engine_process, vlm.ui.engine_renewal, vlm.ui.engine_thread\n"
+        "import vlm.ui.loading_page, vlm.ui.blocks, vlm.ui.kiosk.kiosk, vlm.ui.kiosk.replays\n"
+        "sys.exit('vlm.loading' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0

@@ -148,6 +148,20 @@ def test_an_error_midway_is_said_and_the_rows_are_kept(
     assert len(parse_report(texts(last.view)["json"], "r.json").rows) == 1
 
 
+def test_want_of_memory_names_what_to_lower_and_the_rows_are_kept(
+    benches: BenchHandlers, pipeline: FakePipeline
+) -> None:
+    def fail(index: int) -> None:
+        if len(pipeline.requests) == 3:
+            raise MemoryError
+
+    pipeline.before_step = fail
+    last = run_on(benches, begin(benches, pipeline))[-1]
+    assert "leave large trees out of a sweep" in last.notice
+    assert "What was measured until then is kept." in last.notice
+    assert len(parse_report(texts(last.view)["json"], "r.json").rows) == 1
+
+
 def test_what_is_skipped_stands_with_its_reason(
     benches: BenchHandlers, pipeline: FakePipeline, tmp_path: Path
 ) -> None:
@@ -160,6 +174,22 @@ def test_what_is_skipped_stands_with_its_reason(
         "turn": 1,
         "reason": "The prompt is too long: at most 200 fit.",
     }
+
+
+def test_a_sweep_goes_on_behind_a_question_that_was_refused(
+    benches: BenchHandlers, pipeline: FakePipeline, tmp_path: Path
+) -> None:
+    path = tmp_path / "question.jsonl"
+    path.write_text('{"turns": ["Refuse this."]}\n{"turns": ["Hello"]}\n', encoding="utf-8")
+    own = {"kind": "sweep", "source": "own", "files": [str(path)]}
+    last = run_on(benches, begin(benches, pipeline, **own, image_tokens="16,64"))[-1].view
+    assert last["phase"] == "done"
+    facts = dict(json.loads(last["now"])["facts"])
+    assert facts["Skipped 1, 16 image tokens"] == "The prompt is too long: at most 200 fit."
+    assert "Skipped 1, 64 image tokens" in facts
+    measured = [cell for cell in cells(last["now"]) if cell["state"] == "measured"]
+    assert measured
+    assert all(cell["num_prompts"] == 1 for cell in measured)
 
 
 def test_own_pictures_are_asked_one_question(
@@ -272,6 +302,8 @@ def test_without_a_draft_there_is_nothing_to_measure_against() -> None:
     pipeline = FakePipeline(info=replace(INFO, draft_name=None))
     with EngineThread(pipeline) as engine:
         assert "no draft is loaded" in begin(BenchHandlers(engine), pipeline).notice
+        pipeline.info = replace(pipeline.info, draft_problem="It was made for another base.")
+        assert "It was made for another base." in begin(BenchHandlers(engine), pipeline).notice
 
 
 def test_an_earlier_report_stands_beside_with_ratios(
@@ -305,8 +337,10 @@ def test_a_file_that_is_no_report_is_refused(
         ("hello", "a.json is not JSON"),
         ("[1]", "a.json has the form None"),
         ('{"format": "eagleeye.bench/9"}', "eagleeye.bench/9"),
-        ('{"format": "eagleeye.bench/1"}', "lacks the field"),
-        ('{"format": "eagleeye.sweep/1"}', "a.json cannot be read as a sweep"),
+        ('{"format": "eagleeye.bench/1"}', "and this version reads eagleeye.bench/2"),
+        ('{"format": "eagleeye.bench/2"}', "lacks the field"),
+        ('{"format": "eagleeye.sweep/1"}', "a.json cannot be read as a sweep: it has the form"),
+        ('{"format": "eagleeye.sweep/2"}', "a.json cannot be read as a sweep: SweptOn lacks"),
         (json.dumps(values), "a.json holds figures that cannot be"),
         (json.dumps(impossible), "a.json holds figures that cannot be"),
         ("[" * 100_000, "a.json is not JSON"),
@@ -345,8 +379,8 @@ def test_a_sweep_is_a_map_with_its_best_setting(
     saved = texts(last)
     swept = parse_sweep(saved["json"], "s.json")
     assert saved == {
-        "json": sweep_json(swept.report, swept.environment, is_complete=True),
-        "md": sweep_markdown(swept.report, swept.environment),
+        "json": sweep_json(swept),
+        "md": sweep_markdown(swept),
     }
     beside = bring(benches, "s.json", saved["json"]).view
     assert all(
@@ -355,6 +389,13 @@ def test_a_sweep_is_a_map_with_its_best_setting(
         if cell["state"] == "measured"
     )
     assert len(cells(beside["earlier"])) == 8
+    assert dict(json.loads(beside["earlier"])["facts"])["Base"] == "tiny-base"
+    changes = json.loads(beside["changes"])
+    assert [row["eagle_speed_ratio"] for row in changes["rows"]] == [1] * 6
+    assert changes["conditions"] == []
+    other = saved["json"].replace('"tiny-draft"', '"another"')
+    changes = json.loads(bring(benches, "s.json", other).view["changes"])
+    assert changes["conditions"] == ["draft: another before, tiny-draft now."]
 
 
 def test_a_sweep_with_a_best_setting_that_is_not_there_is_refused(
@@ -362,7 +403,7 @@ def test_a_sweep_with_a_best_setting_that_is_not_there_is_refused(
 ) -> None:
     last = run_on(benches, begin(benches, pipeline, kind="sweep"))[-1].view
     values = json.loads(texts(last)["json"])
-    values["best_decode"] = 99
+    values["report"]["best_decode"] = 99
     assert "number 99, which does not exist" in bring(benches, "s.json", json.dumps(values)).notice
 
 

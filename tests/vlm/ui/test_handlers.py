@@ -332,6 +332,16 @@ def test_a_question_during_an_answer_waits_in_the_composer(
     assert third.notice == ""
 
 
+def test_who_waits_for_a_lost_engine_sees_what_is_loaded_again(pipeline: FakePipeline) -> None:
+    line: list[str | None] = ["Loading a <base>, 16.6 GB: 30 %"]
+    with EngineThread(pipeline, lambda: line[0]) as engine:
+        first = Handlers(engine, ()).ask(VISITOR, message("One"), (), *controls(pipeline))
+        assert "Loading the models again: Loading a &lt;base&gt;, 16.6 GB: 30 %" in shown(first)
+        line[0] = None
+        second = Handlers(engine, ()).ask(OTHER, message("Two"), (), *controls(pipeline))
+        assert "Loading" not in shown(second)
+
+
 def test_switching_eagle_updates_chip_and_panel(handlers: Handlers) -> None:
     chip, panel = handlers.show_mode(VISITOR, False)
     assert "EAGLE-3 off" in chip
@@ -345,5 +355,5 @@ def test_want_of_memory_names_what_to_lower(
     pipeline.error, pipeline.error_at = error, 2
     updates = collect(handlers, handlers.ask(VISITOR, message("Hello"), (), *controls(pipeline)))
     (turn,) = updates[-1].conversation
-    assert "Lower “At most, a picture”" in turn.problem
+    assert "lower “At most, a picture”" in turn.problem
     assert turn.answer  # what there was is kept

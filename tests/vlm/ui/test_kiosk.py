@@ -218,6 +218,9 @@ def test_a_refused_picture_and_a_fault_are_told_apart(stand: Stand) -> None:
     figures = stand.figures().json()
     assert figures["errors"] == 1
     assert figures["last_error"] == "RuntimeError: secret of the machine"
+    stand.pipeline.error = MemoryError("no room")
+    stand.answer(stand.begin(), card=0)
+    assert "smaller --max-kv-cache-capacity" in stand.figures().json()["last_error"]
     assert stand.num_renewals == 0
 
 

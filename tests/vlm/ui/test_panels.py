@@ -112,6 +112,9 @@ def test_the_mode_says_plainly_when_nothing_speculates() -> None:
     without = replace(INFO, draft_name=None)
     assert "No EAGLE-3 draft" in panels.mode_sentence(without, use_eagle=True)
     assert "no draft" in panels.model_chip(without, use_eagle=True)
+    misfit = replace(without, draft_problem="The draft was made for another base.")
+    sentence = "EAGLE-3 is off: The draft was made for another base."
+    assert panels.mode_sentence(misfit, use_eagle=True) == sentence
 
 
 def test_names_and_questions_are_escaped() -> None:

@@ -11,7 +11,7 @@ import gradio as gr
 import pytest
 
 from tests.vlm.ui.fakes import INFO, FakePipeline
-from vlm.errors import ImagesNotSupported
+from vlm.errors import EngineLost, ImagesNotSupported
 from vlm.trace import TraceRecord, assemble, from_line
 from vlm.ui.answers import KEEP
 from vlm.ui.controls import Controls
@@ -138,11 +138,25 @@ def test_a_refusal_is_a_sentence_and_the_question_stays(
     assert last.race["phase"] == "failed"
 
 
+def test_a_killed_engine_names_what_to_lower(races: RaceHandlers, pipeline: FakePipeline) -> None:
+    pipeline.error = EngineLost("The engine's process ended, perhaps for want of memory.")
+    last = run_on(races, races.ask(VISITOR, message("Hi"), "AB", *controls(pipeline)))[-1]
+    assert "perhaps for want of memory. To need less, lower" in last.notice
+
+
 def test_without_a_draft_there_is_nothing_to_race() -> None:
     pipeline = FakePipeline(info=replace(INFO, draft_name=None))
     with EngineThread(pipeline) as engine:
         update = RaceHandlers(engine).ask(VISITOR, message("Hi"), "AB", *controls(pipeline))
     assert "no draft is loaded" in update.notice
+
+
+def test_a_draft_that_does_not_fit_is_the_reason_for_no_race() -> None:
+    info = replace(INFO, draft_name=None, draft_problem="It was made for another base.")
+    pipeline = FakePipeline(info=info)
+    with EngineThread(pipeline) as engine:
+        update = RaceHandlers(engine).ask(VISITOR, message("Hi"), "AB", *controls(pipeline))
+    assert "EAGLE-3 is off: It was made for another base." in update.notice
 
 
 def test_a_race_tells_the_pace_of_the_base_alone(

@@ -17,18 +17,18 @@ import gradio as gr
 from vlm.bench import BenchPlan
 from vlm.bench_files import parse_report
 from vlm.bench_report import BenchReport
-from vlm.errors import ConfigError, VlmError
+from vlm.errors import REFUSALS, ConfigError, VlmError
 from vlm.sweep import SweepPlan
-from vlm.sweep_files import FORMAT as SWEEP_FORMAT
+from vlm.sweep_files import KIND as SWEEP
 from vlm.sweep_files import parse_sweep
 from vlm.ui import panels
 from vlm.ui.answers import KEEP
-from vlm.ui.asking import REFUSALS
 from vlm.ui.bench import tables
 from vlm.ui.bench.form import BenchForm
 from vlm.ui.bench.tallies import Earlier, tally_of
 from vlm.ui.controls import Controls
 from vlm.ui.engine_thread import EngineThread, Run
+from vlm.ui.memory import memory_sentence
 from vlm.ui.watching import Watching
 
 NUM_FORM_FIELDS = 12
@@ -56,8 +56,10 @@ class BenchHandlers:
         try:
             if session in self._running:
                 raise ConfigError("The last measurement is still under way: stop it first.")
-            if self._engine.pipeline.info.draft_name is None:
-                raise VlmError("There is nothing to measure against: no draft is loaded.")
+            info = self._engine.pipeline.info
+            if info.draft_name is None:
+                reason = "There is nothing to measure against: no draft is loaded."
+                raise VlmError(info.misfit_sentence or reason)
             plan = self._plan(values[:NUM_FORM_FIELDS], values[NUM_FORM_FIELDS:])
         except REFUSALS as error:
             return BenchUpdate(notice=panels.notice(str(error)))
@@ -234,6 +236,9 @@ class BenchView:
         error = self._run.error
         if error is None:
             return ""
+        short_of_memory = memory_sentence(error)
+        if short_of_memory is not None:
+            return f"{short_of_memory} What was measured until then is kept."
         reason = str(error) or type(error).__name__
         if isinstance(error, REFUSALS):
             return reason
@@ -304,5 +309,5 @@ def loaded(text: str, name: str) -> Earlier:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{name} is not JSON, so it cannot be compared with: {error}.") from error
-    is_sweep = isinstance(values, dict) and values.get("format") == SWEEP_FORMAT
+    is_sweep = isinstance(values, dict) and str(values.get("format")).startswith(SWEEP)
     return parse_sweep(text, name) if is_sweep else parse_report(text, name)

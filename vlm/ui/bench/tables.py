@@ -7,18 +7,18 @@ lists wrong where they shrink.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from eagle.errors import EagleConfigError
 from eagle.types import TreeShape
 from vlm.bench_files import to_csv, to_json, to_markdown
-from vlm.bench_report import BenchReport, changes, differing_conditions
-from vlm.environment import Environment
+from vlm.bench_report import BenchReport, Change, changes, differing_conditions
 from vlm.plain_data import to_plain
-from vlm.sweep import SweepCell, SweepPlan, SweepReport
-from vlm.sweep_files import SweptOn, setting, sweep_json, sweep_markdown
+from vlm.sweep import SweepPlan, under_budget
+from vlm.sweep_files import setting, sweep_json, sweep_markdown
+from vlm.sweep_report import SweepCell, SweepReport, SweptOn, differing_sweeps, sweep_changes
 
-Facts = list[tuple[str, str]]
 Shape = tuple[int, int, int]  # draft step, top-k, tree size
 
 
@@ -28,76 +28,40 @@ def bench_shown(report: BenchReport) -> str:
         {
             "kind": "bench",
             "is_complete": report.is_complete,
-            "is_sampled": not report.sampling.is_greedy,
+            "is_sampled": not report.conditions.sampling.is_greedy,
             "groups": [to_plain(group) for group in report.groups],
             "skipped": [to_plain(item) for item in report.skipped],
-            "facts": bench_facts(report),
+            "facts": report.facts(),
         }
     )
 
 
-def bench_facts(report: BenchReport) -> Facts:
-    tree, sampling = report.tree, report.sampling
-    how = "greedy"
-    if not sampling.is_greedy:
-        how = (
-            f"temperature {sampling.temperature:g}, top-p {sampling.top_p:g}, "
-            f"top-k {sampling.top_k}, seed {sampling.seed}"
-        )
-    return [
-        ("Measured", report.started.replace("T", " ")),
-        ("Base", report.base),
-        ("Draft", report.draft or "none"),
-        ("Numbers", f"{report.dtype} on {report.device}"),
-        ("Decoding", f"{how}, at most {report.max_new_tokens} tokens"),
-        ("Repeats", str(report.repeats)),
-        (
-            "Draft tree",
-            f"depth {tree.draft_step}, top-k {tree.draft_top_k}, {tree.verify_tree_size} tokens",
-        ),
-        *environment_facts(report.environment),
-    ]
-
-
-def environment_facts(environment: Environment) -> Facts:
-    where = f"{environment.processor}, {environment.threads} of {environment.cpu_cores} threads"
-    if environment.gpu:
-        where = f"{environment.gpu}, CUDA {environment.cuda}; {where}"
-    return [
-        ("Machine", where),
-        (
-            "Software",
-            f"torch {environment.torch_version}, Python {environment.python_version}, "
-            f"{environment.system}",
-        ),
-        ("EagleEye", f"{environment.version}, commit {environment.commit or 'unknown'}"),
-    ]
-
-
-def bench_changes(before: BenchReport, now: BenchReport) -> str:
+def bench_changed(before: BenchReport, now: BenchReport) -> str:
     """Both reports over the turns that both have, and what else differs."""
-    return _json(
-        {
-            "kind": "bench",
-            "rows": [to_plain(item) for item in changes(before, now)],
-            "conditions": differing_conditions(before, now),
-        }
-    )
+    return _changed("bench", changes(before, now), differing_conditions(before, now))
+
+
+def sweep_changed(before: SweptOn, now: SweptOn) -> str:
+    """Both sweeps over the settings that both have, and what else differs; empty where they have
+    none in common."""
+    found = sweep_changes(before, now)
+    return _changed("sweep", found, differing_sweeps(before, now)) if found else ""
+
+
+def _changed(kind: str, rows: Sequence[Change], conditions: Sequence[str]) -> str:
+    plain = [to_plain(item) for item in rows]
+    return _json({"kind": kind, "rows": plain, "conditions": conditions})
 
 
 def bench_files(report: BenchReport) -> str:
     """What `python -m vlm bench --out` writes, by ending."""
     texts = {"json": to_json(report), "csv": to_csv(report), "md": to_markdown(report)}
-    return _json({"name": f"eagleeye-bench-{report.started[:10]}", "texts": texts})
+    return _json({"name": f"eagleeye-bench-{report.conditions.date}", "texts": texts})
 
 
 def sweep_files(swept: SweptOn) -> str:
-    report, environment = swept.report, swept.environment
-    texts = {
-        "json": sweep_json(report, environment, is_complete=swept.is_complete),
-        "md": sweep_markdown(report, environment),
-    }
-    return _json({"name": "eagleeye-sweep", "texts": texts})
+    texts = {"json": sweep_json(swept), "md": sweep_markdown(swept)}
+    return _json({"name": f"eagleeye-sweep-{swept.conditions.date}", "texts": texts})
 
 
 def sweep_shown(
@@ -144,7 +108,13 @@ def sweep_shown(
             "is_complete": swept.is_complete,
             "sizes": sizes,
             "maps": maps,
-            "facts": environment_facts(swept.environment),
+            "facts": [
+                *(
+                    (f"Skipped {under_budget(item.question, item.image_tokens)}", item.reason)
+                    for item in swept.skipped
+                ),
+                *swept.conditions.facts(),
+            ],
         }
     )
 

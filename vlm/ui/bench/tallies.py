@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from eagle.types import TreeShape
 from vlm.bench import BenchEvent, BenchPlan, BenchProgress, BenchRow
 from vlm.bench_report import BenchReport, ReportBuilder
-from vlm.sweep import SweepEvent, SweepMeasurement, SweepPlan, SweepProgress, sweep_report
-from vlm.sweep_files import SweptOn
+from vlm.compare import MODE_NAMES
+from vlm.conditions import tree_name
+from vlm.sweep import SweepEvent, SweepPlan, SweepProgress, under_budget
+from vlm.sweep_report import SweepBuilder, SweptOn
 from vlm.ui.bench import tables
 from vlm.ui.engine_thread import Engine
 
 # An earlier measurement, loaded from a file.
 Earlier = BenchReport | SweptOn
-SIDE_NAMES = {"base": "the base alone", "eagle": "base + EAGLE-3"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class BenchTally:
     unit = "Race"
 
     def __init__(self, plan: BenchPlan, engine: Engine) -> None:
-        self._builder = ReportBuilder(plan, engine.info, engine.environment, engine.settings.tree)
+        self._builder = ReportBuilder(plan, engine)
         self._categories = {question.id: question.category for question in plan.questions}
         self.standing = Standing(0, plan.num_races, "")
         self.num_results = 0
@@ -78,7 +78,7 @@ class BenchTally:
     def changes(self, *, is_complete: bool, earlier: Earlier | None) -> str:
         if not isinstance(earlier, BenchReport) or not self.num_results:
             return ""
-        return tables.bench_changes(earlier, self.report(is_complete=is_complete))
+        return tables.bench_changed(earlier, self.report(is_complete=is_complete))
 
     def files(self, *, is_complete: bool) -> str:
         return tables.bench_files(self.report(is_complete=is_complete))
@@ -91,7 +91,7 @@ class BenchTally:
     def _writing(self, event: BenchProgress) -> str:
         category = self._categories.get(event.question.partition(", turn ")[0], "")
         place = f"{category}, question {event.question}" if category else event.question
-        return f"{place}: {SIDE_NAMES[event.mode]} is writing, {event.num_tokens} tokens"
+        return f"{place}: {MODE_NAMES[event.mode]} is writing, {event.num_tokens} tokens"
 
 
 class SweepTally:
@@ -101,34 +101,36 @@ class SweepTally:
 
     def __init__(self, plan: SweepPlan, engine: Engine) -> None:
         self._plan = plan
-        self._environment = engine.environment
-        self._measurements: list[SweepMeasurement] = []
+        self._builder = SweepBuilder(plan, engine)
         self.standing = Standing(0, plan.num_runs, "")
         self.num_results = 0
 
     def add(self, event: SweepEvent) -> None:
         if isinstance(event, SweepProgress):
             self.standing = Standing(event.num_done, event.num_runs, sweep_writing(event))
-        else:
-            self._measurements.append(event)
-            self.num_results += 1
+            return
+        self._builder.add(event)
+        self.num_results += 1
 
     def swept(self, *, is_complete: bool) -> SweptOn:
-        return SweptOn(sweep_report(self._measurements), self._environment, is_complete)
+        return self._builder.swept(is_complete=is_complete)
 
     def shown(self, *, is_complete: bool, earlier: Earlier | None) -> str:
         before = earlier.report if isinstance(earlier, SweptOn) else None
         return tables.sweep_shown(self.swept(is_complete=is_complete), self._plan, before)
 
     def changes(self, *, is_complete: bool, earlier: Earlier | None) -> str:
-        return ""  # a sweep shows them in its cells
+        if not isinstance(earlier, SweptOn) or not self.num_results:
+            return ""
+        return tables.sweep_changed(earlier, self.swept(is_complete=is_complete))
 
     def files(self, *, is_complete: bool) -> str:
         return tables.sweep_files(self.swept(is_complete=is_complete))
 
     def verdict(self) -> str:
-        same = sum(item.is_identical for item in self._measurements)
-        return f"{same} of {len(self._measurements)} answers identical"
+        measurements = self._builder.measurements
+        same = sum(item.is_identical for item in measurements)
+        return f"{same} of {len(measurements)} answers identical"
 
 
 def tally_of(plan: BenchPlan | SweepPlan, engine: Engine) -> Tally:
@@ -136,12 +138,5 @@ def tally_of(plan: BenchPlan | SweepPlan, engine: Engine) -> Tally:
 
 
 def sweep_writing(event: SweepProgress) -> str:
-    budget = "" if event.image_tokens is None else f", {event.image_tokens} image tokens"
-    return f"question {event.question}{budget}: {tree_name(event.tree)} is writing"
-
-
-def tree_name(tree: TreeShape | None) -> str:
-    if tree is None:
-        return SIDE_NAMES["base"]
-    size = f"{tree.verify_tree_size} verified tokens"
-    return f"depth {tree.draft_step}, top-k {tree.draft_top_k}, {size}"
+    who = MODE_NAMES["base"] if event.tree is None else tree_name(event.tree)
+    return f"question {under_budget(event.question, event.image_tokens)}: {who} is writing"

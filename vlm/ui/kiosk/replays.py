@@ -12,16 +12,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vlm.compare import CompareRequest, LegEvent, compare
 from vlm.config import add_settings_arguments, settings_from_arguments
-from vlm.errors import VlmError
-from vlm.loading import load_pipeline
-from vlm.pipeline import VlmPipeline
+from vlm.errors import REFUSALS
 from vlm.requests import ChatMessage, GenerationRequest
 from vlm.trace import Mode, Trace, write_traces
 from vlm.trace_recording import TraceRecorder
 from vlm.ui.examples import EXAMPLES_FOLDER, Example, load_examples
+
+if TYPE_CHECKING:
+    from vlm.pipeline import VlmPipeline
 
 TRACES_FOLDER = Path(__file__).parents[3] / "assets" / "kiosk" / "traces"
 
@@ -47,6 +49,9 @@ def load_replays(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, or 2 with one sentence on standard error."""
+    # Imported here: the page's process reads recordings and loads no models.
+    from vlm.loading import load_pipeline
+
     parser = argparse.ArgumentParser(
         prog="python -m vlm.ui.kiosk.replays", description=__doc__, allow_abbrev=False
     )
@@ -59,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             path = arguments.out / f"{example.image.stem}.jsonl"
             write_traces(path, record(pipeline, example))
             report(f"{path}: {example.question}")
-    except VlmError as error:
+    except REFUSALS as error:
         report(str(error))
         return 2
     return 0

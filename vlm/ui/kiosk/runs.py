@@ -15,10 +15,8 @@ from typing import Any
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from eagle.errors import EagleError
-from visual_encoder.errors import VisualEncoderError
 from vlm.compare import CompareEvent, Comparison, LegEvent
-from vlm.errors import EngineLost, VlmError
+from vlm.errors import REFUSALS, EngineLost
 from vlm.events import Event
 from vlm.trace import TraceEnd, to_line
 from vlm.trace_recording import TraceRecorder
@@ -165,6 +163,5 @@ def ending(
 
 
 def is_refusal(error: Exception) -> bool:
-    """What a visitor caused and can correct; anything else is a fault of ours."""
-    ours = (VlmError, EagleError, VisualEncoderError)
-    return isinstance(error, ours) and not isinstance(error, EngineLost)
+    """A lost engine is nothing that a visitor can correct."""
+    return isinstance(error, REFUSALS) and not isinstance(error, EngineLost)

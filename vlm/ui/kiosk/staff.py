@@ -9,6 +9,7 @@ from typing import Any
 
 from vlm.trace import TraceSummary
 from vlm.ui.kiosk.visits import Clock, Refusal
+from vlm.ui.memory import START_SMALLER, ran_out_of_memory
 
 MAX_ATTEMPTS = 5
 LOCK_SECONDS = 60.0
@@ -64,6 +65,8 @@ class Figures:
     def count_error(self, error: Exception) -> None:
         self.errors += 1
         self.last_error = f"{type(error).__name__}: {error}"
+        if ran_out_of_memory(error):
+            self.last_error += f" {START_SMALLER}"
 
     @property
     def mean_acceptance_length(self) -> float | None:
