@@ -81,9 +81,17 @@ const draw = (value) => {
   if (result && race === null) {
     race = now;
     replay.load(race);
+    takeFocus(value.question);
   } else if (race === null) {
     replay.live(now);
   }
+};
+
+// The replay's keys work at once, unless the visitor has gone on to something else.
+const takeFocus = (question) => {
+  const at = document.activeElement;
+  const isAtRest = at === document.body || (at.closest("#ee-compare-composer") && ["", question].includes(at.value));
+  if (section.offsetParent && isAtRest) replay.focus();
 };
 
 section.addEventListener("click", (event) => {

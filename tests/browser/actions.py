@@ -40,3 +40,26 @@ def panel_figure(page: Page, name: str) -> Locator:
 def wait_for_answer(page: Page, count: int = 1) -> None:
     expect(figures(page)).to_have_count(count, timeout=ANSWER_MILLISECONDS)
     expect(page.get_by_role("button", name="Ask", exact=True)).to_be_visible()
+
+
+def begin_race(page: Page, question: str) -> None:
+    page.get_by_role("button", name="Compare", exact=True).click()
+    box = page.locator("#ee-compare-composer textarea")
+    box.fill(question)
+    box.press("Enter")
+
+
+def wait_for_race(page: Page) -> None:
+    expect(page.locator(".ee-race[data-phase=done]")).to_be_visible(timeout=30_000)
+
+
+def race(page: Page, question: str) -> None:
+    begin_race(page, question)
+    wait_for_race(page)
+
+
+def save_replay(page: Page, path: Path) -> Path:
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save the replay").click()
+    download.value.save_as(path)
+    return path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import add_picture, ask, bars, wait_for_answer
+from tests.browser.actions import add_picture, ask, bars, race, wait_for_answer, wait_for_race
 from tests.browser.conftest import NARROW, OpenPage
 from vlm.trace import read_traces
 
@@ -133,18 +133,6 @@ def test_a_trace_is_saved_and_read_back(answered: Page, tmp_path: Path) -> None:
     assert [step.num_accepted for step in trace.steps[1:4]] == [2, 0, 3]
 
 
-def race(page: Page, question: str) -> None:
-    page.get_by_role("button", name="Compare", exact=True).click()
-    box = page.locator("#ee-compare-composer textarea")
-    box.fill(question)
-    box.press("Enter")
-    finished(page)
-
-
-def finished(page: Page) -> None:
-    expect(page.locator(".ee-race[data-phase=done]")).to_be_visible(timeout=30_000)
-
-
 def test_a_race_ends_with_its_verdict_and_plays_again(
     open_page: OpenPage, scripted_server: str
 ) -> None:
@@ -182,7 +170,7 @@ def test_race_it_takes_the_question_of_an_answer_along(
     ask(page, "What is this?")
     wait_for_answer(page)
     page.get_by_role("button", name="Race it").click()
-    finished(page)
+    wait_for_race(page)
     expect(page.locator(".ee-race-question")).to_contain_text("What is this?")
     expect(page.locator(".ee-race-question img")).to_be_visible()
     expect(page.locator("#ee-compare-composer textarea")).to_have_value("What is this?")

@@ -73,8 +73,10 @@ EagleEye.Lane = class {
 };
 
 // A finished race: both runs side by side on one clock, with its controls. `race` is
-// {base, eagle: Trace, sentences: [..], order, identical}. speeds: [[factor, name]].
+// {base, eagle: Trace, maxTokens, sentences: [..]}. speeds: [[factor, name]].
 EagleEye.Replay = class {
+  static STEP_SECONDS = 0.05; // of an arrow key
+
   constructor(host, speeds = [[1, "1×"], [0.25, "¼×"]]) {
     this.host = host;
     this.lanes = {
@@ -85,6 +87,9 @@ EagleEye.Replay = class {
     this.controls = this.makeControls(speeds);
     const lanes = EagleEye.make("div", "ee-lanes", this.lanes.base.element, this.lanes.eagle.element);
     host.classList.add("ee-replay");
+    host.tabIndex = 0;
+    host.setAttribute("role", "group");
+    host.setAttribute("aria-label", "Replay of the race: space plays and pauses, arrow keys move the time");
     host.append(lanes, this.controls);
     host.addEventListener("keydown", (event) => this.key(event));
     this.showControls(false);
@@ -125,7 +130,7 @@ EagleEye.Replay = class {
   }
 
   // Take a finished race and play it from the start.
-  load(race, { play = true, speed = 1 } = {}) {
+  load(race, speed = 1) {
     this.race = race;
     const duration = Math.max(race.base.seconds, race.eagle.seconds);
     this.clock.duration = Math.ceil(1000 * duration) / 1000; // the slider's own steps
@@ -134,8 +139,8 @@ EagleEye.Replay = class {
     this.setSpeed(speed);
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.clock.pause();
-    this.clock.seek(play && !still ? 0 : this.clock.duration);
-    if (play && !still) this.clock.play();
+    this.clock.seek(still ? this.clock.duration : 0);
+    if (!still) this.clock.play();
   }
 
   clear() {
@@ -161,14 +166,26 @@ EagleEye.Replay = class {
     else this.clock.play();
   }
 
-  // Space plays and pauses, arrows go a twentieth of a second.
+  // The space bar presses a button that has the focus, and arrows walk the steps in a view of them.
   key(event) {
-    if (!this.race || event.target.closest("button, input, .ee-bars, .ee-tokens")) return;
-    if (event.key === " ") this.toggle();
-    else if (event.key === "ArrowRight") this.clock.seek(this.clock.time + 0.05);
-    else if (event.key === "ArrowLeft") this.clock.seek(this.clock.time - 0.05);
-    else return;
+    if (!this.race || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key === " ") {
+      if (event.target.closest("button")) return;
+      this.toggle();
+    } else {
+      const { time, duration } = this.clock;
+      const { STEP_SECONDS } = EagleEye.Replay;
+      const moments = {
+        ArrowRight: time + STEP_SECONDS, ArrowLeft: time - STEP_SECONDS, Home: 0, End: duration,
+      };
+      if (!(event.key in moments) || event.target.closest(".ee-bars, .ee-tokens")) return;
+      this.clock.seek(moments[event.key]);
+    }
     event.preventDefault();
+  }
+
+  focus() {
+    this.host.focus({ preventScroll: true });
   }
 
   draw(time, isPlaying) {
