@@ -34,9 +34,9 @@
   const composers = () => document.querySelectorAll("#ee-composer, #ee-compare-composer");
   const visibleComposer = () => [...composers()].find((one) => one.offsetParent);
 
-  // Escape closes the drawer, else it stops the answer.
+  // Escape closes what is open: the browser a dialog, this the drawer. Else it stops the answer.
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
+    if (event.key !== "Escape" || $("dialog[open]")) return;
     if (isOpen()) setDrawer(false);
     else [...document.querySelectorAll(".stop-button, #ee-bench [data-act=stop]")].find((one) => one.offsetParent)?.click();
   });

@@ -90,6 +90,19 @@ def test_escape_stops_too(open_page: OpenPage, scripted_server: str) -> None:
     expect(figures(page)).to_contain_text("stopped", timeout=ONE_SECOND)
 
 
+def test_escape_in_a_dialog_only_closes_it(open_page: OpenPage, scripted_server: str) -> None:
+    page = open_page(scripted_server)
+    ask(page, "Long answer")
+    expect(bars(page).nth(5)).to_be_attached()
+    page.locator("#ee-panel .ee-bars").focus()
+    page.keyboard.press("?")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+    number = bars(page).count()
+    expect(bars(page).nth(number + 40)).to_be_attached()
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+
+
 def test_enter_during_an_answer_keeps_what_was_typed(
     open_page: OpenPage, scripted_server: str
 ) -> None:
