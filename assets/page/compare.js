@@ -60,6 +60,7 @@ const draw = (value) => {
   section.dataset.phase = value.phase;
   const status = find(".ee-race-phase");
   if (status.textContent !== value.phase_text) status.textContent = value.phase_text;
+  status.classList.toggle("ee-sr-only", value.phase === "done");
   if (value.race < 0) return;
   find(".ee-race-question strong").textContent = value.question;
   const pictures = find(".ee-race-pictures");

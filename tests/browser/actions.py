@@ -63,3 +63,31 @@ def save_replay(page: Page, path: Path) -> Path:
         page.get_by_role("button", name="Save the replay").click()
     download.value.save_as(path)
     return path
+
+
+def listen(page: Page) -> None:
+    """Note from now on whatever a screen reader says of its own accord."""
+    page.evaluate(LISTEN)
+
+
+def said(page: Page) -> list[str]:
+    texts: list[str] = page.evaluate("window.said")
+    return texts
+
+
+LISTEN = """() => {
+    const live = ":is([role=status], [role=alert], output, [aria-live]):not([aria-live=off])";
+    window.said = [];
+    const regions = ({ target, addedNodes }) => {
+        const around = (target.closest ? target : target.parentElement)?.closest(live);
+        const added = [...addedNodes].filter((node) => node.nodeType === 1);
+        const within = added.flatMap((node) => [node, ...node.querySelectorAll("*")]);
+        return [around, ...within.filter((node) => node.matches(live))];
+    };
+    new MutationObserver((records) => {
+        for (const region of new Set(records.flatMap(regions))) {
+            const text = region?.textContent.trim();
+            if (text) window.said.push(text);
+        }
+    }).observe(document.body, { childList: true, characterData: true, subtree: true });
+}"""

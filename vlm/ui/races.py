@@ -203,12 +203,20 @@ class RaceView:
         if phase == "running" and self._leg is not None:
             count = f"run {self._leg.leg + 1} of {len(self._request.order)}"
             return f"Measuring {LEG_NAMES[self._leg.mode]}, {count}"
+        if self._result is not None:
+            return outcome(self._result)
         return {
             "warming": "Reading the prompt and warming both up",
-            "done": "",
             "stopped": "Stopped before both had answered",
             "failed": "The race broke off",
         }.get(phase, "")
+
+
+def outcome(result: Comparison) -> str:
+    """What a screen reader says at the end; the same stands in large figures."""
+    verdict = result.verdict.sentence().removesuffix(".")
+    speedup = result.decode_speedup
+    return f"Race done: {verdict}" + (f", decode speedup {speedup:.2f}." if speedup else ".")
 
 
 def result_payload(result: Comparison) -> dict[str, Any]:

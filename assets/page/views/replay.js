@@ -106,7 +106,8 @@ EagleEye.Replay = class {
       this.clock.isPlaying = false; // not pause(), which would put the slider back first
       this.clock.seek(Number(this.slider.value));
     });
-    this.time = EagleEye.make("output", "ee-replay-time");
+    // Not an <output>, which a screen reader would read at every frame.
+    this.time = EagleEye.make("span", "ee-replay-time");
     const speeds = EagleEye.make("div", "ee-speeds");
     speeds.setAttribute("role", "group");
     speeds.setAttribute("aria-label", "Speed of the replay");
@@ -192,6 +193,7 @@ EagleEye.Replay = class {
     this.playButton.textContent = isPlaying ? "Pause" : "Play";
     this.slider.value = time;
     this.time.textContent = `${time.toFixed(2)} s`;
+    this.slider.setAttribute("aria-valuetext", this.time.textContent);
     if (!this.race) return;
     this.lanes.base.show(this.race.base, time, this.race.maxTokens);
     this.lanes.eagle.show(this.race.eagle, time, this.race.maxTokens);
