@@ -72,6 +72,8 @@ class ScriptedPipeline:
             script.step_seconds = 0.004
         elif word == "long":
             script.accepted, script.step_seconds = PATTERN * 60, 0.02
+        elif word == "losing":
+            script.accepted, script.step_seconds = (0,) * 12, 5 * self._step_seconds
         elif word == "refuse":
             script.error = ImageRefused("notes.png is not a picture.")
         elif word == "break":
@@ -107,6 +109,7 @@ def main() -> None:
     examples = load_examples(arguments.examples)
     options = kiosk_options_from_arguments(arguments)
     with EngineThread(pipeline) as engine:
+        engine.base_step_seconds = arguments.step_seconds  # as though it had been warmed up
         kiosk = Kiosk(engine, examples, load_replays(), options, pipeline.renew)
         if arguments.kiosk:
             app = server.create_kiosk_app(kiosk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,22 @@ def test_charts_show_their_formula_on_focus(answered: Page) -> None:
     assert sum(int(text.split()[-1]) for text in histogram.all_inner_texts()) == 20
     expect(answered.locator("[data-view=step_parts]")).to_contain_text("verify")
     expect(answered.locator("[data-view=prompt_parts]")).to_contain_text("vision")
+
+
+def test_the_panel_says_whether_speculation_pays(answered: Page) -> None:
+    payoff = answered.locator(".ee-payoff")
+    expect(payoff).to_contain_text("times as fast as the base alone: a step gives 3.20 tokens")
+    expect(payoff).not_to_have_attribute("data-loses", "")
+    ask(answered, "Losing")  # nothing accepted, and every step takes several of the base's
+    wait_for_answer(answered, 2)
+    expect(payoff).to_have_attribute("data-loses", "")
+    said = re.fullmatch(
+        r"Speculation loses here, about (0\.\d\d) times the base's speed: "
+        r"a step gives 1\.00 tokens and costs (\d+\.\d\d) passes of the base alone\.",
+        payoff.inner_text(),
+    )
+    assert said is not None
+    assert float(said[1]) == pytest.approx(1 / float(said[2]), abs=0.01)
 
 
 def test_alt_t_turns_the_view_also_of_answers_to_come(answered: Page) -> None:

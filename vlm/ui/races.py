@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from vlm.compare import CompareRequest, Comparison, LegEvent, Order
+from vlm.compare import CompareRequest, Comparison, LegEvent, Order, Side
 from vlm.errors import ConfigError, VlmError
 from vlm.trace import TraceRecord, to_line
 from vlm.trace_recording import TraceRecorder
@@ -143,8 +143,13 @@ class RaceView:
                 self._take(event)
             else:
                 self._result = event
-                self._engine.base_step_seconds = event.base.step_seconds
+                self._note_pace(event.base)
         return bool(events) or self._phase_text() != self._shown_phase
+
+    def _note_pace(self, base: Side) -> None:
+        """The base's leg tells what a pass of it takes, unless it was over with its first token."""
+        if base.step_seconds is not None:
+            self._engine.base_step_seconds = base.step_seconds
 
     def update(self) -> dict[str, Any]:
         """What the page does not have yet."""
