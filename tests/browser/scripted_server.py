@@ -61,6 +61,8 @@ class ScriptedPipeline:
         for event in self._script(word).perform(job):
             if word == "hostile" and isinstance(event, StepDecoded):
                 event = hostile_step(event)
+            if word == "emoji" and isinstance(event, StepDecoded):
+                event = emoji_step(event)
             if word == "hostile" and isinstance(event, GenerationFinished):
                 event = GenerationFinished(replace(event.stats, text=HOSTILE))
             yield event
@@ -86,6 +88,13 @@ def hostile_step(event: StepDecoded) -> StepDecoded:
     if event.step.index != 1:
         return replace(event, text="", pieces=("",) * len(event.pieces))
     return replace(event, text=HOSTILE, pieces=(HOSTILE, *("",) * (len(event.pieces) - 1)))
+
+
+def emoji_step(event: StepDecoded) -> StepDecoded:
+    """The second step's only token is the beginning of a character that the third completes."""
+    first = {2: "", 3: "\N{EAGLE} "}.get(event.step.index, event.pieces[0])
+    pieces = (first, *event.pieces[1:])
+    return replace(event, text="".join(pieces), pieces=pieces)
 
 
 def main() -> None:

@@ -126,6 +126,27 @@ def test_the_panel_says_whether_speculation_pays(answered: Page) -> None:
     assert float(said[1]) == pytest.approx(1 / float(said[2]), abs=0.01)
 
 
+def test_a_character_made_by_two_steps_loses_no_token(answered: Page) -> None:
+    """A fragment at a step's end was dropped, and the step was empty."""
+    view(answered, "Tokens")
+    ask(answered, "Emoji")
+    wait_for_answer(answered, 2)
+    answered.get_by_role("button", name="Tokens", exact=True).last.click()
+    steps = answered.locator("#ee-chat .ee-answer-view").last.locator(".ee-step")
+    expect(steps).to_have_count(21)
+    ids = steps.locator("[data-ids]").evaluate_all("(all) => all.map((one) => one.dataset.ids)")
+    run = "[...EagleEye.runs.byNumber.values()].at(-1)"
+    written = answered.evaluate(f"{run}.trace.steps.flatMap((step) => step.token_ids)")
+    assert [int(number) for text in ids for number in text.split()] == written
+    expect(steps.nth(2).locator(".ee-token-part")).to_have_attribute(
+        "title", re.compile("part of a character")
+    )
+    expect(steps.nth(3)).to_contain_text("\N{EAGLE}")
+    answered.get_by_role("button", name="Steps", exact=True).last.click()
+    rows = answered.locator("#ee-chat .ee-step-list").last.locator("li")
+    expect(rows.nth(2).locator(".ee-row-tokens .ee-token-part")).to_have_text("\u2205")
+
+
 def test_alt_t_turns_the_view_also_of_answers_to_come(answered: Page) -> None:
     answered.keyboard.press("Alt+t")
     expect(answered.locator("#ee-chat .ee-answer-view .ee-step")).to_have_count(21)

@@ -72,7 +72,7 @@ EagleEye.Trace = class {
 EagleEye.split = (step) => [step.num_accepted, step.token_ids.length - step.num_accepted];
 
 // The runs of text in a step: several tokens may make one character, so a token that completed
-// none is joined with those after it. [{text, fromDraft, ids}]
+// none is joined with those after it; at the step's end it stays without text. [{text, fromDraft, ids}]
 EagleEye.chunks = (step) => {
   const chunks = [];
   let ids = [];
@@ -81,7 +81,7 @@ EagleEye.chunks = (step) => {
     const text = step.pieces[place] ?? "";
     const isLast = place === step.token_ids.length - 1;
     if (!text && !isLast) return;
-    if (text) chunks.push({ text, fromDraft: place < step.num_accepted, ids });
+    chunks.push({ text, fromDraft: place < step.num_accepted, ids });
     ids = [];
   });
   return chunks;
