@@ -45,8 +45,10 @@ def wait_for_answer(page: Page, count: int = 1) -> None:
 def begin_race(page: Page, question: str) -> None:
     page.get_by_role("button", name="Compare", exact=True).click()
     box = page.locator("#ee-compare-composer textarea")
+    expect(page.get_by_role("button", name="Race", exact=True)).to_be_visible()
     box.fill(question)
     box.press("Enter")
+    expect(page.locator(".ee-race[data-phase=done]")).to_be_hidden()
 
 
 def wait_for_race(page: Page) -> None:

@@ -19,6 +19,7 @@ from vlm.bench import BenchPlan
 from vlm.compare import CompareRequest
 from vlm.config import Settings
 from vlm.events import GenerationFinished, StepDecoded
+from vlm.identity import Verdict
 from vlm.jobs import Job
 from vlm.pipeline import PipelineInfo
 from vlm.preview import PreviewRequest
@@ -37,6 +38,11 @@ TEXT_ONLY = replace(
     visual_engine=None,
     no_images_reason="The base is a text-only model (llama), so it takes no pictures.",
 )
+DIFFERENCES = {
+    "tie": Verdict("tie", 0, 0, 400, 401, 0.0004, 0.001),
+    "fault": Verdict("fault", 0, 0, 400, 401, 1.5, 0.001),
+    "sample": Verdict("sampled", 0, 0),
+}
 PATTERN = (2, 0, 3, 4, 1, 3, 2, 4, 0, 3)
 
 
@@ -75,7 +81,9 @@ class ScriptedPipeline:
         elif word == "long":
             script.accepted, script.step_seconds = PATTERN * 60, 0.02
         elif word == "losing":
-            script.accepted, script.step_seconds = (0,) * 12, 5 * self._step_seconds
+            script.accepted, script.draft_seconds = (0,) * 12, 4 * self._step_seconds
+        elif word in DIFFERENCES:
+            script.difference = DIFFERENCES[word]
         elif word == "refuse":
             script.error = ImageRefused("notes.png is not a picture.")
         elif word == "break":

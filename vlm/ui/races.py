@@ -163,6 +163,7 @@ class RaceView:
             "pictures": [panels.file_url(path) for path in self._question.turn.images],
             "question": self._question.turn.question,
             "max_tokens": self._engine.pipeline.settings.draft_step + 1,
+            "is_sampled": not self._request.request.sampling.is_greedy,
             "phase": self._phase(),
             "phase_text": self._shown_phase,
             "result": None if self._result is None else result_payload(self._result),
@@ -207,7 +208,8 @@ class RaceView:
             return f"Waiting for the engine: {self._engine.num_ahead(self._run)} before you"
         if phase == "running" and self._leg is not None:
             count = f"run {self._leg.leg + 1} of {len(self._request.order)}"
-            return f"Measuring {LEG_NAMES[self._leg.mode]}, {count}"
+            again = "; shown are the first two" if self._leg.leg >= 2 else ""
+            return f"Measuring {LEG_NAMES[self._leg.mode]}, {count}{again}"
         if self._result is not None:
             return outcome(self._result)
         return {

@@ -42,7 +42,8 @@ EagleEye.Lane = class {
     this.clockText = EagleEye.make("span", "ee-lane-clock");
     this.speed = EagleEye.make("strong", "ee-lane-speed");
     this.progress = EagleEye.make("i");
-    const head = EagleEye.make("header", "", EagleEye.make("h3", "", name), this.speed, this.clockText);
+    this.note = EagleEye.make("span", "ee-lane-note");
+    const head = EagleEye.make("header", "", EagleEye.make("h3", "", name, this.note), this.speed, this.clockText);
     const text = EagleEye.make("div");
     const bars = EagleEye.make("div");
     const track = EagleEye.make("div", "ee-lane-track", this.progress);
@@ -51,6 +52,12 @@ EagleEye.Lane = class {
     this.tokens = new EagleEye.Tokens(text, selection);
     this.bars = new EagleEye.Bars(bars, selection);
     this.text = text;
+  }
+
+  // Which of several runs this is, and where its text parts from the other lane's.
+  describe(note, parting) {
+    this.note.textContent = note;
+    this.tokens.part(parting);
   }
 
   // The run as it stood `seconds` after it was asked for; no time means now.
@@ -73,7 +80,7 @@ EagleEye.Lane = class {
 };
 
 // A finished race: both runs side by side on one clock, with its controls. `race` is
-// {base, eagle: Trace, maxTokens, sentences: [..]}. speeds: [[factor, name]].
+// {base, eagle: Trace, maxTokens, note, sentences: [..]}. speeds: [[factor, name]].
 EagleEye.Replay = class {
   static STEP_SECONDS = 0.05; // of an arrow key
 
@@ -90,7 +97,8 @@ EagleEye.Replay = class {
     host.tabIndex = 0;
     host.setAttribute("role", "group");
     host.setAttribute("aria-label", "Replay of the race: space plays and pauses, arrow keys move the time");
-    host.append(lanes, this.controls);
+    this.difference = EagleEye.make("p", "ee-difference");
+    host.append(lanes, this.difference, this.controls);
     host.addEventListener("keydown", (event) => this.key(event));
     this.showControls(false);
   }
@@ -127,6 +135,7 @@ EagleEye.Replay = class {
     this.race = null;
     this.clock.isPlaying = false; // not pause(), which would draw the clock's moment
     this.showControls(false);
+    this.describe(race.note);
     for (const name of ["base", "eagle"]) if (race[name]) this.lanes[name].show(race[name], Infinity, race.maxTokens);
   }
 
@@ -138,6 +147,7 @@ EagleEye.Replay = class {
     this.slider.max = this.clock.duration;
     this.showControls(true);
     this.setSpeed(speed);
+    this.describe(race.note, EagleEye.difference(race.base, race.eagle));
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.clock.pause();
     this.clock.seek(still ? this.clock.duration : 0);
@@ -148,7 +158,13 @@ EagleEye.Replay = class {
     this.clock.isPlaying = false;
     this.race = null;
     this.showControls(false);
+    this.describe();
     for (const lane of Object.values(this.lanes)) lane.show(new EagleEye.Trace());
+  }
+
+  describe(note = "", difference = null) {
+    for (const [name, lane] of Object.entries(this.lanes)) lane.describe(note, difference?.[name] ?? null);
+    this.difference.textContent = difference?.sentence ?? "";
   }
 
   showControls(visible) {
@@ -204,7 +220,7 @@ EagleEye.Replay = class {
 EagleEye.replayDocument = (race) => {
   const source = (id) => document.getElementById(id).textContent;
   const data = JSON.stringify({
-    base: race.base.records, eagle: race.eagle.records, sentences: race.sentences, maxTokens: race.maxTokens,
+    ...race, base: race.base.records, eagle: race.eagle.records,
   });
   const inert = (text) => text.replaceAll("</", "<\\/");
   return `<!doctype html>

@@ -5,6 +5,13 @@ EagleEye.Tokens = class extends EagleEye.StepView {
     super(host, selection, "The answer by steps; arrow keys walk");
     host.classList.add("ee-tokens");
     host.setAttribute("role", "group");
+    this.parting = null;
+  }
+
+  // Mark the chunk at which this answer parts from another; null for none.
+  part(chunk) {
+    this.parting = chunk;
+    this.mark();
   }
 
   draw(step) {
@@ -16,6 +23,9 @@ EagleEye.Tokens = class extends EagleEye.StepView {
 
   mark() {
     this.host.querySelectorAll(".ee-ghost").forEach((ghost) => ghost.remove());
+    this.host.querySelector(".ee-parting")?.classList.remove("ee-parting");
+    const { step, place } = this.parting ?? {};
+    this.host.children[step]?.children[place]?.classList.add("ee-parting");
     const tree = this.chosen && this.trace.steps[this.selection.step].tree;
     if (tree) this.chosen.append(...EagleEye.ghosts(tree));
     super.mark();
