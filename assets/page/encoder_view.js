@@ -5,7 +5,7 @@ const find = (selector) => element.querySelector(selector);
 const section = find(".ee-encoder");
 const pictures = find(".ee-encoder-pictures");
 const slider = find(".ee-encoder-limit input");
-const number = find(".ee-encoder-limit output");
+const number = find(".ee-encoder-number");
 const presets = find(".ee-encoder-presets");
 const used = find(".ee-encoder-used");
 const LOUPE = 3; // times larger

@@ -15,16 +15,13 @@ from tests.browser.kiosk_actions import (
     choose_file,
     expect_state,
     leave,
-    nameless,
     open_staff,
-    poor_contrast,
     press,
-    scrolls_sideways,
-    small_targets,
     touch,
     type_question,
 )
 from tests.browser.kiosk_servers import kiosk_arguments
+from tests.browser.screens import nameless, poor_contrast, scrolls_sideways, small_targets
 
 PORTRAIT = {"width": 1080, "height": 1920}
 
