@@ -18,6 +18,7 @@ from visual_encoder.errors import ImageRefused
 from vlm.bench import BenchPlan
 from vlm.compare import CompareRequest
 from vlm.config import Settings
+from vlm.errors import PromptTooLong
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.identity import Verdict
 from vlm.jobs import Job
@@ -86,6 +87,8 @@ class ScriptedPipeline:
             script.difference = DIFFERENCES[word]
         elif word == "refuse":
             script.error = ImageRefused("notes.png is not a picture.")
+        elif word == "full":
+            script.error = PromptTooLong("The prompt has 4100 tokens, but at most 4096 fit.")
         elif word == "break":
             script.error, script.error_at = RuntimeError("device lost."), 4
         return script

@@ -254,6 +254,30 @@ def test_a_refused_picture_gives_the_question_back(
     expect(figures(page)).to_have_count(1)
 
 
+def test_a_full_context_names_what_to_do_on_the_page(
+    open_page: OpenPage, scripted_server: str, picture: Path
+) -> None:
+    page = open_page(scripted_server)
+    ask(page, "Hello")
+    wait_for_answer(page)
+    add_picture(page, picture)
+    ask(page, "Full")
+    expect(page.get_by_role("alert")).to_have_text(
+        "The prompt has 4100 tokens, but at most 4096 fit. On this page: press “New chat”, or "
+        "lower “At most, a picture” in the settings."
+    )
+    expect(page.get_by_role("textbox", name="Your question")).to_have_value("Full")
+    expect(page.locator("#ee-composer .thumbnail-item")).to_be_visible()
+    expect(figures(page)).to_have_count(1)
+    # What the sentence names is there.
+    page.get_by_role("button", name="Settings", exact=True).click()
+    expect(page.get_by_role("spinbutton", name="At most, a picture")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="New chat").click()
+    expect(page.get_by_role("alert")).to_be_hidden()
+    expect(figures(page)).to_have_count(0)
+
+
 def test_an_error_midway_is_a_message_and_the_chat_goes_on(
     open_page: OpenPage, scripted_server: str
 ) -> None:

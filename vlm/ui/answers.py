@@ -86,8 +86,8 @@ class AnswerView:
     def conclusion(self) -> PageUpdate:
         """The answer with its figures, or the message of the error that ended it."""
         error = self._run.error
-        if self._is_refused:
-            return self._refusal(str(error))
+        if error is not None and self._is_refused:
+            return self._refusal(broken_off(error))
         turn = replace(
             self._question.turn,
             answer=self._trace.text,

@@ -8,7 +8,7 @@ import torch
 
 from eagle.errors import EagleError
 from visual_encoder.errors import VisualEncoderError
-from vlm.errors import ConfigError, ImagesNotSupported, VlmError
+from vlm.errors import ConfigError, ImagesNotSupported, PromptTooLong, VlmError
 from vlm.requests import GenerationRequest
 from vlm.ui.controls import Controls
 from vlm.ui.conversation import Question, request_messages
@@ -33,6 +33,9 @@ def generation_request(
 
 def broken_off(error: Exception) -> str:
     """The message for an answer that an error ended; the conversation goes on."""
+    if isinstance(error, PromptTooLong):
+        remedy = "press “New chat”, or lower “At most, a picture” in the settings"
+        return f"{error} On this page: {remedy}."
     if isinstance(error, REFUSALS):
         return str(error)
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
