@@ -88,7 +88,11 @@
     $("#ee-chat [role=log]")?.setAttribute("aria-live", "off");
   };
   name();
+  // A race draws at every frame, and all in it has its name already.
+  const nameAnew = (changes) => {
+    if (changes.some(({ target }) => !target.closest("#ee-race"))) name();
+  };
   for (const column of [$("#ee-chat-column"), $("#ee-compare")]) {
-    new MutationObserver(name).observe(column, { childList: true, subtree: true });
+    new MutationObserver(nameAnew).observe(column, { childList: true, subtree: true });
   }
 }

@@ -95,3 +95,29 @@ def test_the_replay_of_the_kiosk_has_the_same_keys(open_kiosk: OpenPage, kiosk: 
     press(page, "Race it")
     expect_state(page, "read")
     check_keys(page)
+
+
+COUNT_SEARCHES = """() => {
+    const search = document.querySelectorAll;
+    window.searches = 0;
+    document.querySelectorAll = function (selector) {
+        window.searches += 1;
+        return search.call(this, selector);
+    };
+}"""
+
+
+def test_a_replay_does_not_make_the_page_look_for_its_parts(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    """At every frame the whole page was searched for controls without a name."""
+    page = open_page(scripted_server)
+    race(page, "What is this?")
+    expect(page.locator("#ee-compare-composer textarea")).to_have_value("What is this?")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.evaluate(COUNT_SEARCHES)
+    page.keyboard.press("Home")
+    page.keyboard.press("Space")
+    expect(replay_of(page).get_by_role("button", name="Pause", exact=True)).to_be_visible()
+    expect(replay_of(page).locator(".ee-bar").nth(20)).to_be_attached()
+    assert page.evaluate("window.searches") == 0

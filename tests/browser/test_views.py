@@ -273,6 +273,32 @@ def test_the_views_fit_a_narrow_screen(open_page: OpenPage, scripted_server: str
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
 
 
+def test_learn_takes_a_step_of_the_last_answer(answered: Page) -> None:
+    answered.get_by_role("button", name="Learn", exact=True).click()
+    story = answered.locator("#ee-learn")
+    source = story.locator(".ee-learn-source")
+    expect(source).to_contain_text("of a recorded answer")
+    story.get_by_role("button", name="Next").click()
+    story.get_by_role("button", name="Use a step of my last answer").click()
+    # The first of the steps with most accepted and then one refused.
+    expect(source).to_have_text(
+        "Step 4 of your last answer: “What is this?”, answered by tiny-base."
+    )
+    expect(story.locator("h3")).to_contain_text("1 of 5")
+    expect(story.locator(".ee-tokens .ee-step")).to_have_count(5)
+    data = json.loads(story.locator(".ee-learn-stage").get_attribute("data-step") or "")
+    assert data == {"index": 4, "num_accepted": 4}
+
+
+def test_learn_offers_no_step_before_there_is_one(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    page = open_page(scripted_server)
+    page.get_by_role("button", name="Learn", exact=True).click()
+    expect(page.locator("#ee-learn h3")).to_contain_text("1 of 5")
+    expect(page.locator("#ee-learn [data-own]")).to_be_hidden()
+
+
 def test_learn_tells_one_step_in_five(open_page: OpenPage, scripted_server: str) -> None:
     page = open_page(scripted_server)
     page.get_by_role("button", name="Learn", exact=True).click()
