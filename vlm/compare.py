@@ -134,7 +134,8 @@ class Comparison:
             f"Decoding {self.decode_speedup:.2f} times as fast "
             f"({self.base.decode_tokens_per_second:.1f} → "
             f"{self.eagle.decode_tokens_per_second:.1f} tokens/s), end to end "
-            f"{self.end_to_end_speedup:.2f} times, {self.seconds_saved:.2f} s saved.",
+            f"{self.end_to_end_speedup:.2f} times, {abs(self.seconds_saved):.2f} s "
+            f"{'saved' if self.seconds_saved >= 0 else 'lost'}.",
             self.explanation(),
         )
 

@@ -128,7 +128,8 @@ export class RaceScreen {
     this.find(".k-why").textContent = why ?? speed;
     const seconds = Math.max(race.base.seconds, race.eagle.seconds);
     const pace = SPEEDS.map(([value]) => value).find((value) => seconds / value >= SECONDS_TO_FOLLOW);
-    this.replay.load(race, { speed: pace ?? SPEEDS.at(-1)[0] });
+    this.replay.load(race, pace ?? SPEEDS.at(-1)[0]);
+    this.replay.focus();
     return `Race finished. ${this.find(".k-verdict").textContent}.`;
   }
 

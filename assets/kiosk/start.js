@@ -2,7 +2,7 @@
 const make = EagleEye.make;
 
 export class Start {
-  // `on`: card(number), picture(blob), question({question | text}), problem(sentence), back()
+  // `on`: card(number), picture(blob), question({question | text}), problem(sentence)
   constructor(screens, config, on) {
     this.start = screens.start;
     this.ask = screens.ask;

@@ -11,7 +11,8 @@ let race = null; // what the replay shows
 const figures = (result) => ({
   decode: result ? `×${EagleEye.number(result.decode_speedup, 2)}` : "",
   end_to_end: result ? `×${EagleEye.number(result.end_to_end_speedup, 2)}` : "",
-  saved: result ? EagleEye.duration(result.seconds_saved) : "",
+  saved: result ? EagleEye.duration(Math.abs(result.seconds_saved)) : "",
+  saved_or_lost: result?.seconds_saved < 0 ? "lost" : "saved",
   verdict: !result ? "" : result.kind === "identical"
     ? `IDENTICAL ${result.num_same}/${result.num_tokens}`
     : result.kind === "sampled" ? `sampled` : `differs at ${result.num_same + 1}`,
@@ -60,6 +61,7 @@ const draw = (value) => {
   section.dataset.phase = value.phase;
   const status = find(".ee-race-phase");
   if (status.textContent !== value.phase_text) status.textContent = value.phase_text;
+  status.classList.toggle("ee-sr-only", value.phase === "done");
   if (value.race < 0) return;
   find(".ee-race-question strong").textContent = value.question;
   const pictures = find(".ee-race-pictures");
@@ -68,6 +70,8 @@ const draw = (value) => {
     pictures.replaceChildren(...value.pictures.map((url) => Object.assign(EagleEye.make("img"), { src: url, alt: "The picture" })));
   }
   const { result } = value;
+  // The verdict on texts that differ says the same.
+  find(".ee-race-sampling").hidden = !value.is_sampled || result?.kind === "sampled";
   for (const [name, text] of Object.entries(figures(result))) find(`[data-figure=${name}]`).textContent = text;
   find("[data-figure=verdict]").dataset.kind = result?.kind ?? "";
   equation(result);
@@ -76,14 +80,22 @@ const draw = (value) => {
   find(".ee-result").replaceChildren(...said.map((text) => EagleEye.make("p", "", text)));
   const now = {
     base: first(value.order, "A"), eagle: first(value.order, "B"), maxTokens: value.max_tokens,
-    sentences: result?.sentences ?? [],
+    sentences: result?.sentences ?? [], note: value.order.length > 2 ? "first of two runs" : "",
   };
   if (result && race === null) {
     race = now;
     replay.load(race);
+    takeFocus(value.question);
   } else if (race === null) {
     replay.live(now);
   }
+};
+
+// The replay's keys work at once, unless the visitor has gone on to something else.
+const takeFocus = (question) => {
+  const at = document.activeElement;
+  const isAtRest = at === document.body || (at.closest("#ee-compare-composer") && ["", question].includes(at.value));
+  if (section.offsetParent && isAtRest) replay.focus();
 };
 
 section.addEventListener("click", (event) => {

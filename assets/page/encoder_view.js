@@ -5,7 +5,7 @@ const find = (selector) => element.querySelector(selector);
 const section = find(".ee-encoder");
 const pictures = find(".ee-encoder-pictures");
 const slider = find(".ee-encoder-limit input");
-const number = find(".ee-encoder-limit output");
+const number = find(".ee-encoder-number");
 const presets = find(".ee-encoder-presets");
 const used = find(".ee-encoder-used");
 const LOUPE = 3; // times larger
@@ -117,7 +117,7 @@ const onPictures = () => {
   }
 };
 // Gradio may build the composer anew, and it is not there yet: what holds it is watched.
-new MutationObserver(onPictures).observe(document.body, { childList: true, subtree: true });
+new MutationObserver(onPictures).observe(element.closest("#ee-chat-column"), { childList: true, subtree: true });
 
 // The last pictures of a prompt are those of its question; the others are of earlier turns.
 EagleEye.runs.listeners.add((run, what) => {

@@ -34,9 +34,9 @@
   const composers = () => document.querySelectorAll("#ee-composer, #ee-compare-composer");
   const visibleComposer = () => [...composers()].find((one) => one.offsetParent);
 
-  // Escape closes the drawer, else it stops the answer.
+  // Escape closes what is open: the browser a dialog, this the drawer. Else it stops the answer.
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
+    if (event.key !== "Escape" || $("dialog[open]")) return;
     if (isOpen()) setDrawer(false);
     else [...document.querySelectorAll(".stop-button, #ee-bench [data-act=stop]")].find((one) => one.offsetParent)?.click();
   });
@@ -88,7 +88,11 @@
     $("#ee-chat [role=log]")?.setAttribute("aria-live", "off");
   };
   name();
+  // A race draws at every frame, and all in it has its name already.
+  const nameAnew = (changes) => {
+    if (changes.some(({ target }) => !target.closest("#ee-race"))) name();
+  };
   for (const column of [$("#ee-chat-column"), $("#ee-compare")]) {
-    new MutationObserver(name).observe(column, { childList: true, subtree: true });
+    new MutationObserver(nameAnew).observe(column, { childList: true, subtree: true });
   }
 }

@@ -136,7 +136,7 @@ const take = (value) => {
   takeRecords(run, value);
   if (isNew || !shown) display(run);
   if (shown === run) draw();
-  if (value.announcement) status.textContent = value.announcement;
+  if (status.textContent !== value.announcement) status.textContent = value.announcement;
 };
 
 inspector.addEventListener("click", (event) => {

@@ -72,8 +72,10 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     errors: list[str] = []
     contexts = []
 
-    def open_at(url: str, viewport: dict[str, int] | None = None, theme: str = "light") -> Page:
-        context = browser.new_context(viewport=viewport or WIDE)  # type: ignore[arg-type]
+    def open_at(
+        url: str, viewport: dict[str, int] | None = None, theme: str = "light", **options: Any
+    ) -> Page:
+        context = browser.new_context(viewport=viewport or WIDE, **options)  # type: ignore[arg-type]
         contexts.append(context)
         context.on("requestfinished", lambda request: note_foreign(request.url, url, foreign))
         context.on("requestfailed", lambda request: note_failed(request, url, foreign))

@@ -18,7 +18,9 @@ from visual_encoder.errors import ImageRefused
 from vlm.bench import BenchPlan
 from vlm.compare import CompareRequest
 from vlm.config import Settings
+from vlm.errors import PromptTooLong
 from vlm.events import GenerationFinished, StepDecoded
+from vlm.identity import Verdict
 from vlm.jobs import Job
 from vlm.pipeline import PipelineInfo
 from vlm.preview import PreviewRequest
@@ -37,6 +39,11 @@ TEXT_ONLY = replace(
     visual_engine=None,
     no_images_reason="The base is a text-only model (llama), so it takes no pictures.",
 )
+DIFFERENCES = {
+    "tie": Verdict("tie", 0, 0, 400, 401, 0.0004, 0.001),
+    "fault": Verdict("fault", 0, 0, 400, 401, 1.5, 0.001),
+    "sample": Verdict("sampled", 0, 0),
+}
 PATTERN = (2, 0, 3, 4, 1, 3, 2, 4, 0, 3)
 
 
@@ -61,6 +68,8 @@ class ScriptedPipeline:
         for event in self._script(word).perform(job):
             if word == "hostile" and isinstance(event, StepDecoded):
                 event = hostile_step(event)
+            if word == "emoji" and isinstance(event, StepDecoded):
+                event = emoji_step(event)
             if word == "hostile" and isinstance(event, GenerationFinished):
                 event = GenerationFinished(replace(event.stats, text=HOSTILE))
             yield event
@@ -72,8 +81,14 @@ class ScriptedPipeline:
             script.step_seconds = 0.004
         elif word == "long":
             script.accepted, script.step_seconds = PATTERN * 60, 0.02
+        elif word == "losing":
+            script.accepted, script.draft_seconds = (0,) * 12, 4 * self._step_seconds
+        elif word in DIFFERENCES:
+            script.difference = DIFFERENCES[word]
         elif word == "refuse":
             script.error = ImageRefused("notes.png is not a picture.")
+        elif word == "full":
+            script.error = PromptTooLong("The prompt has 4100 tokens, but at most 4096 fit.")
         elif word == "break":
             script.error, script.error_at = RuntimeError("device lost."), 4
         return script
@@ -84,6 +99,13 @@ def hostile_step(event: StepDecoded) -> StepDecoded:
     if event.step.index != 1:
         return replace(event, text="", pieces=("",) * len(event.pieces))
     return replace(event, text=HOSTILE, pieces=(HOSTILE, *("",) * (len(event.pieces) - 1)))
+
+
+def emoji_step(event: StepDecoded) -> StepDecoded:
+    """The second step's only token is the beginning of a character that the third completes."""
+    first = {2: "", 3: "\N{EAGLE} "}.get(event.step.index, event.pieces[0])
+    pieces = (first, *event.pieces[1:])
+    return replace(event, text="".join(pieces), pieces=pieces)
 
 
 def main() -> None:
@@ -107,6 +129,7 @@ def main() -> None:
     examples = load_examples(arguments.examples)
     options = kiosk_options_from_arguments(arguments)
     with EngineThread(pipeline) as engine:
+        engine.base_step_seconds = arguments.step_seconds  # as though it had been warmed up
         kiosk = Kiosk(engine, examples, load_replays(), options, pipeline.renew)
         if arguments.kiosk:
             app = server.create_kiosk_app(kiosk)

@@ -37,7 +37,7 @@ def test_the_preview_keeps_its_promise(
     slider = view.get_by_role("slider")
     slider.focus()
     slider.press("Home")
-    expect(view.locator("output")).to_have_text("4")
+    expect(view.locator(".ee-encoder-number")).to_have_text("4")
     expect(size).to_contain_text("· 4 tokens", timeout=LOOK_MILLISECONDS)
 
     seen = view.locator(".ee-seen")

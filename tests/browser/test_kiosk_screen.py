@@ -8,22 +8,20 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
+from tests.browser.actions import listen, said
 from tests.browser.conftest import NARROW, OpenPage, Server
 from tests.browser.kiosk_actions import (
     choose_card,
     choose_file,
     expect_state,
     leave,
-    nameless,
     open_staff,
-    poor_contrast,
     press,
-    scrolls_sideways,
-    small_targets,
     touch,
     type_question,
 )
 from tests.browser.kiosk_servers import kiosk_arguments
+from tests.browser.screens import nameless, poor_contrast, scrolls_sideways, small_targets
 
 PORTRAIT = {"width": 1080, "height": 1920}
 
@@ -50,21 +48,12 @@ def test_a_whole_visit_by_keyboard(open_kiosk: OpenPage, kiosk: str) -> None:
 
 def test_the_end_of_an_answer_is_said_once(open_kiosk: OpenPage, kiosk: str) -> None:
     page = open_kiosk(kiosk)
-    page.evaluate(
-        """() => {
-            window.said = [];
-            const listen = (region) => new MutationObserver(
-                () => region.textContent && window.said.push(region.textContent)
-            ).observe(region, { childList: true, characterData: true, subtree: true });
-            document.querySelectorAll("[role=status], [role=alert], [aria-live]").forEach(listen);
-        }"""
-    )
+    listen(page)
     touch(page)
     choose_card(page)
     expect_state(page, "read")
-    said = page.evaluate("window.said")
-    assert len(said) == 1, said
-    assert said[0].startswith("Answer ready: 65 tokens in ")
+    (announcement,) = said(page)
+    assert announcement.startswith("Answer ready: 65 tokens in ")
 
 
 @pytest.mark.parametrize("viewport", [NARROW, PORTRAIT], ids=["390", "1080x1920"])

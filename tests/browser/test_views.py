@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import add_picture, ask, bars, wait_for_answer
+from tests.browser.actions import add_picture, ask, bars, race, wait_for_answer, wait_for_race
 from tests.browser.conftest import NARROW, OpenPage
 from vlm.trace import read_traces
 
@@ -109,6 +110,43 @@ def test_charts_show_their_formula_on_focus(answered: Page) -> None:
     expect(answered.locator("[data-view=prompt_parts]")).to_contain_text("vision")
 
 
+def test_the_panel_says_whether_speculation_pays(answered: Page) -> None:
+    payoff = answered.locator(".ee-payoff")
+    expect(payoff).to_contain_text("times as fast as the base alone: a step gives 3.20 tokens")
+    expect(payoff).not_to_have_attribute("data-loses", "")
+    ask(answered, "Losing")  # nothing accepted, and every step takes several of the base's
+    wait_for_answer(answered, 2)
+    expect(payoff).to_have_attribute("data-loses", "")
+    said = re.fullmatch(
+        r"Speculation loses here, about (0\.\d\d) times the base's speed: "
+        r"a step gives 1\.00 tokens and costs (\d+\.\d\d) passes of the base alone\.",
+        payoff.inner_text(),
+    )
+    assert said is not None
+    assert float(said[1]) == pytest.approx(1 / float(said[2]), abs=0.01)
+
+
+def test_a_character_made_by_two_steps_loses_no_token(answered: Page) -> None:
+    """A fragment at a step's end was dropped, and the step was empty."""
+    view(answered, "Tokens")
+    ask(answered, "Emoji")
+    wait_for_answer(answered, 2)
+    answered.get_by_role("button", name="Tokens", exact=True).last.click()
+    steps = answered.locator("#ee-chat .ee-answer-view").last.locator(".ee-step")
+    expect(steps).to_have_count(21)
+    ids = steps.locator("[data-ids]").evaluate_all("(all) => all.map((one) => one.dataset.ids)")
+    run = "[...EagleEye.runs.byNumber.values()].at(-1)"
+    written = answered.evaluate(f"{run}.trace.steps.flatMap((step) => step.token_ids)")
+    assert [int(number) for text in ids for number in text.split()] == written
+    expect(steps.nth(2).locator(".ee-token-part")).to_have_attribute(
+        "title", re.compile("part of a character")
+    )
+    expect(steps.nth(3)).to_contain_text("\N{EAGLE}")
+    answered.get_by_role("button", name="Steps", exact=True).last.click()
+    rows = answered.locator("#ee-chat .ee-step-list").last.locator("li")
+    expect(rows.nth(2).locator(".ee-row-tokens .ee-token-part")).to_have_text("\u2205")
+
+
 def test_alt_t_turns_the_view_also_of_answers_to_come(answered: Page) -> None:
     answered.keyboard.press("Alt+t")
     expect(answered.locator("#ee-chat .ee-answer-view .ee-step")).to_have_count(21)
@@ -131,18 +169,6 @@ def test_a_trace_is_saved_and_read_back(answered: Page, tmp_path: Path) -> None:
     download.value.save_as(path)
     (trace,) = read_traces(path)
     assert [step.num_accepted for step in trace.steps[1:4]] == [2, 0, 3]
-
-
-def race(page: Page, question: str) -> None:
-    page.get_by_role("button", name="Compare", exact=True).click()
-    box = page.locator("#ee-compare-composer textarea")
-    box.fill(question)
-    box.press("Enter")
-    finished(page)
-
-
-def finished(page: Page) -> None:
-    expect(page.locator(".ee-race[data-phase=done]")).to_be_visible(timeout=30_000)
 
 
 def test_a_race_ends_with_its_verdict_and_plays_again(
@@ -182,7 +208,7 @@ def test_race_it_takes_the_question_of_an_answer_along(
     ask(page, "What is this?")
     wait_for_answer(page)
     page.get_by_role("button", name="Race it").click()
-    finished(page)
+    wait_for_race(page)
     expect(page.locator(".ee-race-question")).to_contain_text("What is this?")
     expect(page.locator(".ee-race-question img")).to_be_visible()
     expect(page.locator("#ee-compare-composer textarea")).to_have_value("What is this?")
@@ -245,6 +271,32 @@ def test_the_views_fit_a_narrow_screen(open_page: OpenPage, scripted_server: str
     for tab in ("Chat", "Compare", "Learn"):
         page.get_by_role("button", name=tab, exact=True).click()
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+
+
+def test_learn_takes_a_step_of_the_last_answer(answered: Page) -> None:
+    answered.get_by_role("button", name="Learn", exact=True).click()
+    story = answered.locator("#ee-learn")
+    source = story.locator(".ee-learn-source")
+    expect(source).to_contain_text("of a recorded answer")
+    story.get_by_role("button", name="Next").click()
+    story.get_by_role("button", name="Use a step of my last answer").click()
+    # The first of the steps with most accepted and then one refused.
+    expect(source).to_have_text(
+        "Step 4 of your last answer: “What is this?”, answered by tiny-base."
+    )
+    expect(story.locator("h3")).to_contain_text("1 of 5")
+    expect(story.locator(".ee-tokens .ee-step")).to_have_count(5)
+    data = json.loads(story.locator(".ee-learn-stage").get_attribute("data-step") or "")
+    assert data == {"index": 4, "num_accepted": 4}
+
+
+def test_learn_offers_no_step_before_there_is_one(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    page = open_page(scripted_server)
+    page.get_by_role("button", name="Learn", exact=True).click()
+    expect(page.locator("#ee-learn h3")).to_contain_text("1 of 5")
+    expect(page.locator("#ee-learn [data-own]")).to_be_hidden()
 
 
 def test_learn_tells_one_step_in_five(open_page: OpenPage, scripted_server: str) -> None:

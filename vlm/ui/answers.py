@@ -87,7 +87,7 @@ class AnswerView:
     def conclusion(self) -> PageUpdate:
         """The answer with its figures, or the message of the error that ended it."""
         error = self._run.error
-        if isinstance(error, REFUSALS) and not self._trace.has_begun:
+        if error is not None and self._is_refused:
             return self._refusal(broken_off(error))
         turn = replace(
             self._question.turn,
@@ -102,6 +102,10 @@ class AnswerView:
         return PageUpdate(
             conversation, chat_messages(conversation), self._panel(), composer_ready(), ""
         )
+
+    @property
+    def _is_refused(self) -> bool:
+        return isinstance(self._run.error, REFUSALS) and not self._trace.has_begun
 
     def _note_pace(self) -> None:
         """An answer of the base alone tells what a pass of it takes."""
@@ -153,6 +157,16 @@ class AnswerView:
             return f"Waiting for the engine: {ahead} before you"
         return "Reading the picture" if self._question.turn.images else "Reading the question"
 
+    def _announcement(self) -> str:
+        """What a screen reader says of a wait and of a fault; a refusal is an alert already."""
+        phase, error = self._phase(), self._run.error
+        if phase == "waiting":
+            return self._waiting_for()
+        if error is None or self._is_refused:
+            return ""
+        begin = "The answer broke off: "
+        return begin + broken_off(error).removeprefix(begin)
+
     def _panel(self) -> dict[str, Any]:
         """Only the records that the panel does not have yet."""
         state = panel_state(
@@ -160,6 +174,7 @@ class AnswerView:
             run=self._run.number,
             phase=self._phase(),
             use_eagle=self._request.use_eagle,
+            announcement=self._announcement(),
         )
         records, first = self._trace.records, self._num_records_sent
         self._num_records_sent = len(records)
@@ -168,8 +183,8 @@ class AnswerView:
 
 
 def panel_state(
-    engine: EngineThread, *, run: int, phase: str, use_eagle: bool
+    engine: EngineThread, *, run: int, phase: str, use_eagle: bool, announcement: str = ""
 ) -> panels.PanelState:
     mode = panels.mode_sentence(engine.pipeline.info, use_eagle=use_eagle)
     height = engine.pipeline.settings.draft_step + 1
-    return panels.PanelState(run, phase, mode, height, engine.base_step_seconds)
+    return panels.PanelState(run, phase, mode, height, engine.base_step_seconds, announcement)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vlm.errors import REFUSALS, ConfigError, ImagesNotSupported
+from vlm.errors import REFUSALS, ConfigError, ImagesNotSupported, PromptTooLong
 from vlm.requests import GenerationRequest
 from vlm.ui.controls import Controls
 from vlm.ui.conversation import Question, request_messages
@@ -30,6 +30,9 @@ def broken_off(error: Exception) -> str:
     short_of_memory = memory_sentence(error)
     if short_of_memory is not None:
         return f"{short_of_memory} The conversation is kept."
+    if isinstance(error, PromptTooLong):
+        remedy = "press “New chat”, or lower “At most, a picture” in the settings"
+        return f"{error} On this page: {remedy}."
     if isinstance(error, REFUSALS):
         return str(error)
     reason = str(error) or type(error).__name__

@@ -30,6 +30,7 @@ class PanelState:
     mode: str  # how the answer is decoded, a sentence
     max_tokens_per_step: int  # height of the chart
     base_step_seconds: float | None  # a pass of the base alone, as last measured
+    announcement: str = ""  # for a screen reader, unless the answer is there
 
 
 PHASES = {
@@ -66,7 +67,7 @@ def panel_payload(
         "mode": state.mode,
         "max_tokens": state.max_tokens_per_step,
         "base_step_seconds": state.base_step_seconds,
-        "announcement": announcement(end) if end and state.phase in ENDED else "",
+        "announcement": announcement(end) if end and state.phase in ENDED else state.announcement,
     }
 
 

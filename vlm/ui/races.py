@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from vlm.compare import MODE_NAMES, CompareRequest, Comparison, LegEvent, Order
+from vlm.compare import MODE_NAMES, CompareRequest, Comparison, LegEvent, Order, Side
 from vlm.errors import REFUSALS, ConfigError, VlmError
 from vlm.trace import TraceRecord, to_line
 from vlm.trace_recording import TraceRecorder
@@ -143,8 +143,13 @@ class RaceView:
                 self._take(event)
             else:
                 self._result = event
-                self._engine.base_step_seconds = event.base.step_seconds
+                self._note_pace(event.base)
         return bool(events) or self._phase_text() != self._shown_phase
+
+    def _note_pace(self, base: Side) -> None:
+        """The base's leg tells what a pass of it takes, unless it was over with its first token."""
+        if base.step_seconds is not None:
+            self._engine.base_step_seconds = base.step_seconds
 
     def update(self) -> dict[str, Any]:
         """What the page does not have yet."""
@@ -158,6 +163,7 @@ class RaceView:
             "pictures": [panels.file_url(path) for path in self._question.turn.images],
             "question": self._question.turn.question,
             "max_tokens": self._engine.pipeline.settings.draft_step + 1,
+            "is_sampled": not self._request.request.sampling.is_greedy,
             "phase": self._phase(),
             "phase_text": self._shown_phase,
             "result": None if self._result is None else result_payload(self._result),
@@ -202,13 +208,22 @@ class RaceView:
             return f"Waiting for the engine: {self._engine.num_ahead(self._run)} before you"
         if phase == "running" and self._leg is not None:
             count = f"run {self._leg.leg + 1} of {len(self._request.order)}"
-            return f"Measuring {MODE_NAMES[self._leg.mode]}, {count}"
+            again = "; shown are the first two" if self._leg.leg >= 2 else ""
+            return f"Measuring {MODE_NAMES[self._leg.mode]}, {count}{again}"
+        if self._result is not None:
+            return outcome(self._result)
         return {
             "warming": "Reading the prompt and warming both up",
-            "done": "",
             "stopped": "Stopped before both had answered",
             "failed": "The race broke off",
         }.get(phase, "")
+
+
+def outcome(result: Comparison) -> str:
+    """What a screen reader says at the end; the same stands in large figures."""
+    verdict = result.verdict.sentence().removesuffix(".")
+    speedup = result.decode_speedup
+    return f"Race done: {verdict}" + (f", decode speedup {speedup:.2f}." if speedup else ".")
 
 
 def result_payload(result: Comparison) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def eagle_theme() -> Base:
         background_fill_secondary_dark="#141312",
         border_color_primary="#e4e0d8",
         border_color_primary_dark="#34312c",
+        block_title_text_color="*body_text_color_subdued",
         block_background_fill="transparent",
         block_background_fill_dark="transparent",
         block_border_width="0px",

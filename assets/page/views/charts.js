@@ -112,9 +112,9 @@ EagleEye.payoff = (trace, baseStepSeconds) => {
   if (!length || !baseStepSeconds || summary.num_spec_steps < 4) return null;
   const steps = summary.num_spec_steps;
   const cost = summary.decode_seconds / steps / baseStepSeconds;
-  const ratio = length / cost;
+  const ratio = (length / cost).toFixed(2);
   const sum = `a step gives ${length.toFixed(2)} tokens and costs ${cost.toFixed(2)} passes of the base alone`;
-  return ratio >= 1
-    ? { wins: true, ratio, text: `About ${ratio.toFixed(2)} times as fast as the base alone: ${sum}.` }
-    : { wins: false, ratio, text: `Speculation loses here, about ${ratio.toFixed(2)} times the base's speed: ${sum}.` };
+  return length >= cost
+    ? { wins: true, text: `About ${ratio} times as fast as the base alone: ${sum}.` }
+    : { wins: false, text: `Speculation loses here, about ${ratio} times the base's speed: ${sum}.` };
 };

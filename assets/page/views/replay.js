@@ -42,7 +42,8 @@ EagleEye.Lane = class {
     this.clockText = EagleEye.make("span", "ee-lane-clock");
     this.speed = EagleEye.make("strong", "ee-lane-speed");
     this.progress = EagleEye.make("i");
-    const head = EagleEye.make("header", "", EagleEye.make("h3", "", name), this.speed, this.clockText);
+    this.note = EagleEye.make("span", "ee-lane-note");
+    const head = EagleEye.make("header", "", EagleEye.make("h3", "", name, this.note), this.speed, this.clockText);
     const text = EagleEye.make("div");
     const bars = EagleEye.make("div");
     const track = EagleEye.make("div", "ee-lane-track", this.progress);
@@ -51,6 +52,12 @@ EagleEye.Lane = class {
     this.tokens = new EagleEye.Tokens(text, selection);
     this.bars = new EagleEye.Bars(bars, selection);
     this.text = text;
+  }
+
+  // Which of several runs this is, and where its text parts from the other lane's.
+  describe(note, parting) {
+    this.note.textContent = note;
+    this.tokens.part(parting);
   }
 
   // The run as it stood `seconds` after it was asked for; no time means now.
@@ -73,8 +80,10 @@ EagleEye.Lane = class {
 };
 
 // A finished race: both runs side by side on one clock, with its controls. `race` is
-// {base, eagle: Trace, sentences: [..], order, identical}. speeds: [[factor, name]].
+// {base, eagle: Trace, maxTokens, note, sentences: [..]}. speeds: [[factor, name]].
 EagleEye.Replay = class {
+  static STEP_SECONDS = 0.05; // of an arrow key
+
   constructor(host, speeds = [[1, "1×"], [0.25, "¼×"]]) {
     this.host = host;
     this.lanes = {
@@ -85,7 +94,11 @@ EagleEye.Replay = class {
     this.controls = this.makeControls(speeds);
     const lanes = EagleEye.make("div", "ee-lanes", this.lanes.base.element, this.lanes.eagle.element);
     host.classList.add("ee-replay");
-    host.append(lanes, this.controls);
+    host.tabIndex = 0;
+    host.setAttribute("role", "group");
+    host.setAttribute("aria-label", "Replay of the race: space plays and pauses, arrow keys move the time");
+    this.difference = EagleEye.make("p", "ee-difference");
+    host.append(lanes, this.difference, this.controls);
     host.addEventListener("keydown", (event) => this.key(event));
     this.showControls(false);
   }
@@ -101,7 +114,8 @@ EagleEye.Replay = class {
       this.clock.isPlaying = false; // not pause(), which would put the slider back first
       this.clock.seek(Number(this.slider.value));
     });
-    this.time = EagleEye.make("output", "ee-replay-time");
+    // Not an <output>, which a screen reader would read at every frame.
+    this.time = EagleEye.make("span", "ee-replay-time");
     const speeds = EagleEye.make("div", "ee-speeds");
     speeds.setAttribute("role", "group");
     speeds.setAttribute("aria-label", "Speed of the replay");
@@ -121,28 +135,36 @@ EagleEye.Replay = class {
     this.race = null;
     this.clock.isPlaying = false; // not pause(), which would draw the clock's moment
     this.showControls(false);
+    this.describe(race.note);
     for (const name of ["base", "eagle"]) if (race[name]) this.lanes[name].show(race[name], Infinity, race.maxTokens);
   }
 
   // Take a finished race and play it from the start.
-  load(race, { play = true, speed = 1 } = {}) {
+  load(race, speed = 1) {
     this.race = race;
     const duration = Math.max(race.base.seconds, race.eagle.seconds);
     this.clock.duration = Math.ceil(1000 * duration) / 1000; // the slider's own steps
     this.slider.max = this.clock.duration;
     this.showControls(true);
     this.setSpeed(speed);
+    this.describe(race.note, EagleEye.difference(race.base, race.eagle));
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.clock.pause();
-    this.clock.seek(play && !still ? 0 : this.clock.duration);
-    if (play && !still) this.clock.play();
+    this.clock.seek(still ? this.clock.duration : 0);
+    if (!still) this.clock.play();
   }
 
   clear() {
     this.clock.isPlaying = false;
     this.race = null;
     this.showControls(false);
+    this.describe();
     for (const lane of Object.values(this.lanes)) lane.show(new EagleEye.Trace());
+  }
+
+  describe(note = "", difference = null) {
+    for (const [name, lane] of Object.entries(this.lanes)) lane.describe(note, difference?.[name] ?? null);
+    this.difference.textContent = difference?.sentence ?? "";
   }
 
   showControls(visible) {
@@ -161,20 +183,33 @@ EagleEye.Replay = class {
     else this.clock.play();
   }
 
-  // Space plays and pauses, arrows go a twentieth of a second.
+  // The space bar presses a button that has the focus, and arrows walk the steps in a view of them.
   key(event) {
-    if (!this.race || event.target.closest("button, input, .ee-bars, .ee-tokens")) return;
-    if (event.key === " ") this.toggle();
-    else if (event.key === "ArrowRight") this.clock.seek(this.clock.time + 0.05);
-    else if (event.key === "ArrowLeft") this.clock.seek(this.clock.time - 0.05);
-    else return;
+    if (!this.race || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key === " ") {
+      if (event.target.closest("button")) return;
+      this.toggle();
+    } else {
+      const { time, duration } = this.clock;
+      const { STEP_SECONDS } = EagleEye.Replay;
+      const moments = {
+        ArrowRight: time + STEP_SECONDS, ArrowLeft: time - STEP_SECONDS, Home: 0, End: duration,
+      };
+      if (!(event.key in moments) || event.target.closest(".ee-bars, .ee-tokens")) return;
+      this.clock.seek(moments[event.key]);
+    }
     event.preventDefault();
+  }
+
+  focus() {
+    this.host.focus({ preventScroll: true });
   }
 
   draw(time, isPlaying) {
     this.playButton.textContent = isPlaying ? "Pause" : "Play";
     this.slider.value = time;
     this.time.textContent = `${time.toFixed(2)} s`;
+    this.slider.setAttribute("aria-valuetext", this.time.textContent);
     if (!this.race) return;
     this.lanes.base.show(this.race.base, time, this.race.maxTokens);
     this.lanes.eagle.show(this.race.eagle, time, this.race.maxTokens);
@@ -185,7 +220,7 @@ EagleEye.Replay = class {
 EagleEye.replayDocument = (race) => {
   const source = (id) => document.getElementById(id).textContent;
   const data = JSON.stringify({
-    base: race.base.records, eagle: race.eagle.records, sentences: race.sentences, maxTokens: race.maxTokens,
+    ...race, base: race.base.records, eagle: race.eagle.records,
   });
   const inert = (text) => text.replaceAll("</", "<\\/");
   return `<!doctype html>

@@ -5,28 +5,42 @@ EagleEye.Tokens = class extends EagleEye.StepView {
     super(host, selection, "The answer by steps; arrow keys walk");
     host.classList.add("ee-tokens");
     host.setAttribute("role", "group");
+    this.parting = null;
+  }
+
+  // Mark the chunk at which this answer parts from another; null for none.
+  part(chunk) {
+    this.parting = chunk;
+    this.mark();
   }
 
   draw(step) {
     const element = EagleEye.make("span", "ee-step");
     element.title = EagleEye.titleOf(step);
-    for (const chunk of EagleEye.chunks(step)) {
-      const token = EagleEye.make("span", EagleEye.tokenClass(chunk), chunk.text);
-      token.dataset.ids = chunk.ids.join(" ");
-      element.append(token);
-    }
+    element.append(...EagleEye.chunks(step).map((chunk) => EagleEye.token(chunk, chunk.text)));
     return element;
   }
 
   mark() {
     this.host.querySelectorAll(".ee-ghost").forEach((ghost) => ghost.remove());
+    this.host.querySelector(".ee-parting")?.classList.remove("ee-parting");
+    const { step, place } = this.parting ?? {};
+    this.host.children[step]?.children[place]?.classList.add("ee-parting");
     const tree = this.chosen && this.trace.steps[this.selection.step].tree;
     if (tree) this.chosen.append(...EagleEye.ghosts(tree));
     super.mark();
   }
 };
 
-EagleEye.tokenClass = (chunk) => (chunk.fromDraft ? "ee-token-draft" : "ee-token-base");
+EagleEye.token = (chunk, text) => {
+  const token = EagleEye.make("span", chunk.fromDraft ? "ee-token-draft" : "ee-token-base", text);
+  token.dataset.ids = chunk.ids.join(" ");
+  if (!chunk.text) {
+    token.classList.add("ee-token-part");
+    token.title = "No text of its own: part of a character, or the end of the answer";
+  }
+  return token;
+};
 
 // What the draft had proposed in place of the base's token, struck out.
 EagleEye.ghosts = (tree) =>
@@ -47,9 +61,7 @@ EagleEye.StepList = class extends EagleEye.StepView {
 
   draw(step) {
     const words = EagleEye.make("span", "ee-row-tokens");
-    for (const chunk of EagleEye.chunks(step)) {
-      words.append(EagleEye.make("span", EagleEye.tokenClass(chunk), EagleEye.visible(chunk.text)));
-    }
+    words.append(...EagleEye.chunks(step).map((chunk) => EagleEye.token(chunk, EagleEye.visible(chunk.text))));
     if (step.tree) words.append(...EagleEye.ghosts(step.tree));
     const seconds =
       step.draft_seconds + step.verify_seconds + step.sample_seconds + step.other_seconds;

@@ -50,6 +50,11 @@ EagleEye.Trace = class {
     return this.steps.reduce((sum, step) => sum + step.token_ids.length, 0);
   }
 
+  // Every run of text with its step, in the order of the answer.
+  get chunks() {
+    return this.steps.flatMap((step) => EagleEye.chunks(step).map((chunk, place) => ({ ...chunk, step: step.index, place })));
+  }
+
   // When the last step ended, in seconds since the request was accepted.
   get seconds() {
     return this.steps.at(-1)?.elapsed_seconds ?? 0;
@@ -72,7 +77,7 @@ EagleEye.Trace = class {
 EagleEye.split = (step) => [step.num_accepted, step.token_ids.length - step.num_accepted];
 
 // The runs of text in a step: several tokens may make one character, so a token that completed
-// none is joined with those after it. [{text, fromDraft, ids}]
+// none is joined with those after it; at the step's end it stays without text. [{text, fromDraft, ids}]
 EagleEye.chunks = (step) => {
   const chunks = [];
   let ids = [];
@@ -81,10 +86,26 @@ EagleEye.chunks = (step) => {
     const text = step.pieces[place] ?? "";
     const isLast = place === step.token_ids.length - 1;
     if (!text && !isLast) return;
-    if (text) chunks.push({ text, fromDraft: place < step.num_accepted, ids });
+    chunks.push({ text, fromDraft: place < step.num_accepted, ids });
     ids = [];
   });
   return chunks;
+};
+
+// Where two answers part: in each the first chunk that holds another token, null where it has none
+// there, and this in words. Null where both have the same tokens.
+EagleEye.difference = (base, eagle) => {
+  const [ours, theirs] = [base, eagle].map((trace) =>
+    trace.chunks.flatMap((chunk) => chunk.ids.map((id) => ({ id, chunk }))));
+  const longer = ours.length > theirs.length ? ours : theirs;
+  const at = longer.findIndex((_, number) => ours[number]?.id !== theirs[number]?.id);
+  if (at < 0) return null;
+  const [left, right] = [ours, theirs].map((tokens) => tokens[at]?.chunk ?? null);
+  const wrote = (chunk) => (chunk ? `wrote “${EagleEye.visible(chunk.text)}”` : "had ended");
+  return {
+    base: left, eagle: right,
+    sentence: `The first difference is marked: the base ${wrote(left)}, EAGLE-3 ${wrote(right)}.`,
+  };
 };
 
 // What the draft had expected after the accepted tokens and the base refused: its likeliest

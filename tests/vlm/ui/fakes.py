@@ -18,7 +18,7 @@ from vlm.compare import MODES, CompareRequest, Comparison, LegEvent, Side
 from vlm.config import Settings
 from vlm.environment import Environment
 from vlm.events import Event, GenerationFinished, PrefillFinished, PromptReady, StepDecoded
-from vlm.identity import Verdict
+from vlm.identity import Verdict, first_difference
 from vlm.jobs import Job
 from vlm.metrics import RunStats
 from vlm.pipeline import PipelineInfo
@@ -38,6 +38,7 @@ INFO = PipelineInfo(
     no_images_reason=None,
 )
 WORDS = ("The", "picture", "shows", "a", "**red**", "apple", "beside", "a", "blue", "cup")
+PARTS_AT = 4  # the step from which the draft's words differ, where they are to
 
 
 PHASES = (
@@ -62,11 +63,15 @@ def word_of(token: int) -> str:
     return WORDS[token % len(WORDS)] + " "
 
 
-def scripted_steps(accepted: Sequence[int]) -> tuple[DecodeStep, ...]:
-    """The prefill's step, then one step an entry with that many draft tokens accepted."""
+def scripted_steps(accepted: Sequence[int], parts_at: int | None = None) -> tuple[DecodeStep, ...]:
+    """The prefill's step, then one step an entry with that many draft tokens accepted.
+
+    From step `parts_at` on all tokens are others.
+    """
     steps = [DecodeStep(0, (0,), 0, 0, 0.0, 0.05)]
     for index, count in enumerate(accepted, start=1):
-        ids = tuple(range(100 * index, 100 * index + count + 1))
+        first = 100 * index + (1 if parts_at is not None and index >= parts_at else 0)
+        ids = tuple(range(first, first + count + 1))
         finish = "eos" if index == len(accepted) else None
         tree = scripted_tree(steps[-1].token_ids[-1], ids)
         steps.append(DecodeStep(index, ids, 7, count, 0.001, 0.01, finish, tree=tree))
@@ -114,6 +119,8 @@ class FakePipeline:
     environment: Environment = ENVIRONMENT
     accepted: Sequence[int] = (2, 0, 4, 3)
     step_seconds: float = 0.0
+    draft_seconds: float = 0.0  # what a step with the draft takes more
+    difference: Verdict | None = None  # how the two ways of a comparison differ
     error: Exception | None = None
     error_at: int = -1  # -1: before the prefill
     before_step: Callable[[int], None] = lambda index: None
@@ -163,7 +170,7 @@ class FakePipeline:
         )
 
     def compare(self, job: CompareRequest) -> Iterator[LegEvent | Comparison]:
-        """Every leg as `run`, then a result in which both said the same."""
+        """Every leg as `run`, then the result; `difference` is the verdict on other words."""
         legs: dict[Mode, list[RunStats]] = {"base": [], "eagle": []}
         for leg, letter in enumerate(job.order):
             mode = MODES[letter]
@@ -171,10 +178,14 @@ class FakePipeline:
                 if isinstance(event, GenerationFinished):
                     legs[mode].append(event.stats)
                 yield LegEvent(leg, mode, event)
-        same = len(legs["base"][0].token_ids)
+        base_ids, eagle_ids = (legs[mode][0].token_ids for mode in ("base", "eagle"))
+        same = first_difference(base_ids, eagle_ids)
+        verdict = Verdict("identical", same, same)
+        if self.difference is not None:
+            verdict = replace(self.difference, num_same=same, num_tokens=len(base_ids))
         yield Comparison(
             order=job.order,
-            verdict=Verdict("identical", same, same),
+            verdict=verdict,
             base=Side.of(legs["base"]),
             eagle=Side.of(legs["eagle"]),
             acceptance=legs["eagle"][0].acceptance,
@@ -196,9 +207,11 @@ class FakePipeline:
         if self.error is not None and self.error_at < 0:
             raise self.error
         started = time.perf_counter()
-        steps = scripted_steps(self.accepted)
         speculative = request.use_eagle and self.info.draft_name is not None
-        steps = steps if speculative else plain_steps(steps)
+        if speculative:
+            steps = scripted_steps(self.accepted, None if self.difference is None else PARTS_AT)
+        else:
+            steps = plain_steps(scripted_steps(self.accepted))
         pictures = [picture for message in request.messages for picture in message.images]
         images = tuple(
             TraceImage(
@@ -215,7 +228,7 @@ class FakePipeline:
             if self.error is not None and self.error_at == step.index:
                 raise self.error
             self.before_step(step.index)
-            time.sleep(self.step_seconds)
+            time.sleep(self.step_seconds + (self.draft_seconds if speculative else 0))
             times.append(time.perf_counter() - started)
             if step.index == 0:
                 yield PrefillFinished(30 + sum(image_tokens), image_tokens, 0.02, 0.0, speculative)

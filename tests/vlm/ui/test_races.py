@@ -167,3 +167,13 @@ def test_a_race_tells_the_pace_of_the_base_alone(
     run_on(races, races.ask(VISITOR, message("Hello"), "AB", *controls(pipeline)))
     assert engine.base_step_seconds is not None
     assert engine.base_step_seconds >= 0.01
+
+
+def test_a_race_of_one_token_leaves_the_pace_that_is_known(
+    races: RaceHandlers, pipeline: FakePipeline, engine: EngineThread
+) -> None:
+    """It was overwritten with None, and the panel's line about speed was gone."""
+    pipeline.accepted, engine.base_step_seconds = (), 0.02
+    last = run_on(races, races.ask(VISITOR, message("Hello"), "AB", *controls(pipeline)))[-1]
+    assert last.race["phase"] == "done"
+    assert engine.base_step_seconds == 0.02

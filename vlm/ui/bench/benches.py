@@ -267,7 +267,9 @@ class BenchView:
         }[self._phase()]
 
     def _announcement(self) -> str:
-        """What a screen reader says: once at the start and once at the end."""
+        """What a screen reader says: the place in the queue, the start, the end."""
+        if self._phase() == "waiting":
+            return self._phase_text()
         if not self.is_over:
             return "The measurement has begun." if self._has_begun else ""
         return f"{self._phase_text()}. {self._tally.verdict()}."
