@@ -38,8 +38,11 @@ EagleEye.Trace = class {
     return traces;
   }
 
+  // In the order of a file, which is not that of arrival: the draft reads the prompt after the
+  // first step.
   lines() {
-    return this.records.map((record) => `${JSON.stringify(record)}\n`).join("");
+    const records = [this.run, ...this.images, ...this.phases, ...this.steps, this.end];
+    return records.filter(Boolean).map((record) => `${JSON.stringify(record)}\n`).join("");
   }
 
   get isSpeculative() {
