@@ -125,3 +125,27 @@ def test_both_twice_says_which_runs_are_shown(
     alone.goto(saved.as_uri())
     expect(alone.locator(".ee-lane h3")).to_have_text(names)
     alone.close()
+
+
+def test_an_answer_that_ends_early_is_said_to_have_ended(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    page = open_page(scripted_server)
+    found = page.evaluate(
+        """() => {
+            const trace = (...pieces) => new EagleEye.Trace([{
+                type: "step", index: 0, token_ids: pieces.map((_, at) => at), pieces,
+                num_accepted: 0,
+            }]);
+            return [
+                EagleEye.difference(trace("a", "b"), trace("a")).sentence,
+                EagleEye.difference(trace("a"), trace("a", "b")).sentence,
+                EagleEye.difference(trace("a", "b"), trace("a", "b")),
+            ];
+        }"""
+    )
+    assert found == [
+        "The first difference is marked: the base wrote “b”, EAGLE-3 had ended.",
+        "The first difference is marked: the base had ended, EAGLE-3 wrote “b”.",
+        None,
+    ]
