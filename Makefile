@@ -31,6 +31,6 @@ $(RUNTIME): requirements.txt
 	$(BIN)/pip install -r requirements.txt
 	touch $@
 
-$(TOOLS): $(RUNTIME) tests/requirements.txt
+$(TOOLS): $(RUNTIME) tests/requirements.txt requirements-training.txt
 	$(BIN)/pip install -r tests/requirements.txt
 	touch $@

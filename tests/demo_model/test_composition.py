@@ -32,10 +32,10 @@ VISION_CONFIG = DEMO_VISION_CONFIG | {
 }
 
 
-def _llama() -> LlamaForCausalLM:
+def tiny_llama(vocab_size: int = FIGURES.vocab_size) -> LlamaForCausalLM:
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=FIGURES.vocab_size,
+        vocab_size=vocab_size,
         hidden_size=FIGURES.hidden_size,
         intermediate_size=FIGURES.intermediate_size,
         num_hidden_layers=FIGURES.num_layers,
@@ -49,7 +49,7 @@ def _llama() -> LlamaForCausalLM:
 
 
 def test_text_logits_are_the_language_models_own() -> None:
-    llama = _llama()
+    llama = tiny_llama()
     composed = compose(LanguageModelSource(FIGURES, llama.model.state_dict()), VISION_CONFIG)
     token_ids = torch.randint(0, FIGURES.vocab_size, (2, 17))
     with torch.no_grad():

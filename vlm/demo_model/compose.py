@@ -14,17 +14,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
 from vlm.cache_folder import cache_folder
 from vlm.demo_model.composition import add_vision_tokens, language_model_weights, model_config
 from vlm.demo_model.fetching import Progress, open_language_model, source_identity
 from vlm.demo_model.language_model_source import LanguageModelSource
+from vlm.demo_model.weights import read_adapter_updates, read_visual_weights
 from vlm.errors import CheckpointError
 
 ASSETS = Path(__file__).parents[2] / "assets" / "bundled"
-COMPOSE_VERSION = 1  # raise it when the files below change, so that caches are made anew
+COMPOSE_VERSION = 2  # raise it when the files below change, so that caches are made anew
 
 # SmolLM2's own template, with pictures where a message's content is a list of parts.
 CHAT_TEMPLATE = (
@@ -56,13 +57,15 @@ PREPROCESSOR: dict[str, Any] = {
 GENERATION: dict[str, Any] = {"bos_token_id": 1, "eos_token_id": [2], "pad_token_id": 2}
 
 
-def bundled_pair(base_weights: str | None, on_progress: Progress) -> tuple[Path, Path]:
+def bundled_pair(
+    base_weights: str | None, on_progress: Progress, assets: Path = ASSETS
+) -> tuple[Path, Path]:
     """Directories of base and draft, composed on first use; later calls only find them.
 
     Raises `CheckpointError` when the weights cannot be had. Safe to interrupt: the pair appears
     under its final name only when it is whole.
     """
-    pair = cache_folder() / f"bundled-{_key(base_weights)}"
+    pair = cache_folder() / f"bundled-{_key(base_weights, assets)}"
     if not pair.exists():
         pair.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=pair.parent, prefix="composing-") as scratch:
@@ -70,18 +73,22 @@ def bundled_pair(base_weights: str | None, on_progress: Progress) -> tuple[Path,
             source, tokenizer = open_language_model(base_weights, folder, on_progress)
             on_progress(f"Composing the bundled model in {pair}")
             (folder / "pair").mkdir()
-            write_base(source, tokenizer, folder / "pair" / "base")
-            shutil.copytree(ASSETS / "draft", folder / "pair" / "draft")
+            write_base(source, tokenizer, folder / "pair" / "base", assets)
+            shutil.copytree(assets / "draft", folder / "pair" / "draft")
             _move_into_place(folder / "pair", pair)
     return pair / "base", pair / "draft"
 
 
 def write_base(
-    source: LanguageModelSource, tokenizer: PreTrainedTokenizerBase, directory: Path
+    source: LanguageModelSource,
+    tokenizer: PreTrainedTokenizerBase,
+    directory: Path,
+    assets: Path = ASSETS,
 ) -> None:
     """Write the base as a Qwen2.5-VL checkpoint."""
     directory.mkdir()
-    config = model_config(source, json.loads((ASSETS / "visual.json").read_text(encoding="utf-8")))
+    vision_weights, vision_config = read_visual_weights(assets)
+    config = model_config(source, vision_config)
     config.architectures = ["Qwen2_5_VLForConditionalGeneration"]
     config.save_pretrained(directory)
     add_vision_tokens(tokenizer)
@@ -89,11 +96,9 @@ def write_base(
     tokenizer.save_pretrained(directory)
     _write_json(directory / "preprocessor_config.json", PREPROCESSOR)
     _write_json(directory / "generation_config.json", GENERATION)
-    tensors = {f"model.{name}": t for name, t in language_model_weights(source).items()}
-    tensors |= {
-        f"visual.{name}": tensor.float()
-        for name, tensor in load_file(ASSETS / "visual.safetensors").items()
-    }
+    learned = language_model_weights(source, read_adapter_updates(assets))
+    tensors = {f"model.{name}": tensor for name, tensor in learned.items()}
+    tensors |= {f"visual.{name}": tensor.float() for name, tensor in vision_weights.items()}
     # float32, because the 4-bit source's scale times level plus offset fits no shorter format.
     save_file(
         {name: tensor.contiguous() for name, tensor in tensors.items()},
@@ -102,11 +107,11 @@ def write_base(
     )
 
 
-def _key(base_weights: str | None) -> str:
+def _key(base_weights: str | None, assets: Path) -> str:
     """Changes with whatever the composed files depend on."""
     digest = hashlib.sha256(f"{COMPOSE_VERSION} {source_identity(base_weights)}".encode())
     digest.update(CHAT_TEMPLATE.encode())
-    for path in sorted(path for path in ASSETS.rglob("*") if path.is_file()):
+    for path in sorted(path for path in assets.rglob("*") if path.is_file()):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

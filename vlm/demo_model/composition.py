@@ -5,6 +5,7 @@ its tower randomly initialised. A Llama is a Qwen2.5-VL decoder whose q/k/v bias
 and on text its three position axes are equal, so the text logits stay what they were.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,16 @@ def model_config(source: LanguageModelSource, vision_config: dict[str, Any]) -> 
     )
 
 
-def language_model_weights(source: LanguageModelSource) -> dict[str, Tensor]:
-    """The Llama's tensors, zero biases and the rows of the three new tokens added."""
+def language_model_weights(
+    source: LanguageModelSource, updates: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """The Llama's tensors, zero biases and the rows of the three new tokens added.
+
+    `updates` is added to the tensors of the same names. Raises `KeyError` for an unknown name.
+    """
     weights = dict(source.weights)
+    for name, update in (updates or {}).items():
+        weights[name] = weights[name] + update
     for name, weight in source.weights.items():
         if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight")):
             weights[name.replace(".weight", ".bias")] = torch.zeros(weight.shape[0])

@@ -1,58 +1,92 @@
-"""How often the composed model names what it is shown, decoded greedily in float32.
+"""How often the bundled model answers rightly, question by question, as the page would ask it.
 
-In: a composed model with its trained tower, scenes it was not trained on. Out: counts with
-a 95 % Wilson interval. Everything goes through transformers' own forward and generate, none
-of it through the shortcuts of training.
+In: the weights in an assets folder and pictures that no training step drew. Out: counts with 95 %
+Wilson intervals, and a page of samples. Every answer comes out of the same pipeline that serves the
+page, greedy, with the draft.
 """
 
+import base64
+import html
+import io
+import json
 import logging
 import math
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from transformers import PreTrainedTokenizerBase, Qwen2_5_VLForConditionalGeneration
+from PIL import Image
+from torch.nn import functional as F
 
-from vlm.demo_model.align_stage import prompt_text
-from vlm.demo_model.composition import IMAGE_PAD
-from vlm.demo_model.scenes import PIXELS_PER_TOKEN, Scene
-from vlm.demo_model.tower_stage import held_out_scenes
-from vlm.demo_model.train import (
-    TrainingFiles,
-    fluent_artworks,
-    held_out_artworks,
-    load_composed,
-    noto_artworks,
-)
-from vlm.demo_model.training_loop import batches_of
-from vlm.demo_model.vision_tower import PATCH, to_pixel_values
-from vlm.demo_model.weights import read_visual_weights
+from visual_encoder.types import ImageTokenLimits
+from vlm.config import Settings
+from vlm.demo_model.artwork import HELD_OUT_SETS
+from vlm.demo_model.compose import bundled_pair
+from vlm.demo_model.composition import compose_model
+from vlm.demo_model.dialogues import Turn, ask
+from vlm.demo_model.language_stage import TextExample, read_text_examples
+from vlm.demo_model.material import held_out_material, training_material
+from vlm.demo_model.objects import OBJECTS
+from vlm.demo_model.scenes import Material, Scene, draw_these
+from vlm.demo_model.tower_stage import SCENE_KINDS
+from vlm.demo_model.train import TrainingFiles
+from vlm.demo_model.vision_tower import DEMO_VISION_CONFIG
+from vlm.demo_model.weights import read_adapter_updates
+from vlm.events import GenerationFinished
+from vlm.loading import load_pipeline
+from vlm.pipeline import VlmPipeline
+from vlm.requests import ChatMessage, GenerationRequest
 
 logger = logging.getLogger(__name__)
 
-QUESTION = "What do you see?"
-_BATCH = 16
+_SEED = 2**31 + 101
+_SIZE = (4, 4)
+_BUDGETS = (4, 16, 64, 256)
+_MAX_NEW_TOKENS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One picture and what is asked about it."""
+
+    scene: Scene
+    scene_kind: str
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question with the model's answer."""
+
+    question: Question
+    answer: str
+    mean_acceptance_length: float | None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the answer says what it must."""
+        return self.question.turn.is_right(self.answer)
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """`right` of `total`, and what was answered instead, most frequent first."""
+    """`right` of `total`."""
 
     right: int
     total: int
-    mistakes: tuple[tuple[str, int], ...]  # ("dog: This is a cat.", 2)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % Wilson score interval of the share."""
+        return wilson_interval(self.right, self.total)
 
     def __str__(self) -> str:
-        low, high = wilson_interval(self.right, self.total)
+        low, high = self.interval
         share = 100 * self.right / self.total
-        return (
-            f"{share:.1f} % ({self.right} of {self.total}; "
-            f"95 % interval {100 * low:.1f} to {100 * high:.1f})"
-        )
+        return f"{share:.1f} % ({self.right} of {self.total}; {100 * low:.1f} to {100 * high:.1f})"
 
 
 def wilson_interval(right: int, total: int) -> tuple[float, float]:
@@ -65,71 +99,166 @@ def wilson_interval(right: int, total: int) -> tuple[float, float]:
     return (center - spread) / scale, (center + spread) / scale
 
 
-def naming_accuracy(
-    model: Qwen2_5_VLForConditionalGeneration,
-    tokenizer: PreTrainedTokenizerBase,
-    scenes: Sequence[Scene],
-    question: str,
-) -> Accuracy:
-    """The share of scenes, all of one size, whose answer names the object."""
-    right, mistakes = 0, Counter[str]()
-    for batch in batches_of(list(scenes), _BATCH):
-        pixels = np.stack([scene.pixels for scene in batch])
-        answers = answer_batch(model, tokenizer, pixels, question)
-        for scene, answer in zip(batch, answers, strict=True):
-            if scene.shown.is_named_in(answer):
-                right += 1
-            else:
-                mistakes[f"{scene.shown.name}: {answer}"] += 1
-    return Accuracy(right, len(scenes), tuple(mistakes.most_common()))
+def draw_questions(
+    material: Material, per_kind: int, size: tuple[int, int] = _SIZE, seed: int = _SEED
+) -> list[Question]:
+    """`per_kind` first questions about each kind of scene; single objects run through them all."""
+    rng = np.random.default_rng(seed)
+    questions = []
+    for scene_kind, draw in SCENE_KINDS.items():
+        for _ in range(per_kind):
+            scene = draw(rng, material, *size)
+            questions += [Question(scene, scene_kind, turn) for turn in ask(rng, scene, 1)]
+    return questions
+
+
+def naming_questions(
+    material: Material, size: tuple[int, int] = _SIZE, seed: int = _SEED
+) -> list[Question]:
+    """ "What is this?" about every object once."""
+    rng = np.random.default_rng(seed)
+    questions = []
+    for shown in OBJECTS:
+        scene = draw_these(rng, material, [shown], *size)
+        turn = Turn("naming", "What is this?", "", ((shown.name, *shown.synonyms),))
+        questions.append(Question(scene, "object", turn))
+    return questions
+
+
+def answer_all(
+    pipeline: VlmPipeline, questions: Iterable[Question], limits: ImageTokenLimits | None = None
+) -> Iterator[Answered]:
+    """Greedy answers, in order."""
+    for question in questions:
+        picture = Image.fromarray(question.scene.pixels)
+        message = ChatMessage("user", question.turn.question, (picture,))
+        request = GenerationRequest((message,), max_new_tokens=_MAX_NEW_TOKENS, limits=limits)
+        *_, last = pipeline.run(request)
+        assert isinstance(last, GenerationFinished)
+        yield Answered(question, last.stats.text, last.stats.mean_acceptance_length)
+
+
+def by_kind(answered: Sequence[Answered]) -> dict[str, Accuracy]:
+    """Accuracy by kind of question; questions about words and numbers apart."""
+    counted: dict[str, list[bool]] = {}
+    for one in answered:
+        kind = one.question.turn.kind
+        if kind in ("read", "name", "describe"):
+            kind = f"{kind} ({one.question.scene_kind})"
+        counted.setdefault(kind, []).append(one.is_right)
+    return {kind: Accuracy(sum(said), len(said)) for kind, said in sorted(counted.items())}
+
+
+def evaluate(files: TrainingFiles, per_kind: int, out: Path) -> None:
+    """Measure everything that docs/demo-model.md reports; write `out`.json and `out`.html."""
+    pipeline = load_bundled(files)
+    sets = {"trained artwork and fonts": training_material(files.artwork_cache)}
+    for name in HELD_OUT_SETS:
+        sets[f"{name}, held-out fonts"] = held_out_material(name, files.artwork_cache)
+    report: dict[str, Any] = {"seed": _SEED, "per_kind": per_kind, "sets": {}}
+    for name, material in sets.items():
+        naming = _answer(pipeline, naming_questions(material), f"{name}, naming")
+        others = _answer(pipeline, draw_questions(material, per_kind), f"{name}, questions")
+        report["sets"][name] = _as_json(by_kind([*naming, *others]))
+        if name == next(iter(sets)):
+            write_samples(others, out.with_suffix(".html"))
+            lengths = [one.mean_acceptance_length for one in others if one.mean_acceptance_length]
+            report["mean_acceptance_length"] = float(np.mean(lengths))
+    report["budgets"] = _as_json(_by_budget(pipeline, next(iter(sets.values()))))
+    if files.text:
+        report["text_perplexity"] = text_perplexity(files)
+    out.with_suffix(".json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    logger.info("wrote %s and %s", out.with_suffix(".json"), out.with_suffix(".html"))
+
+
+def text_perplexity(files: TrainingFiles) -> dict[str, float]:
+    """Of the language model's own answers to text-only prompts, without and with the adapter."""
+    rows = read_text_examples(files.text, held_out=True)
+    model = compose_model(files.gguf(), DEMO_VISION_CONFIG)
+    language_model = model.model.language_model
+    before = _perplexity(language_model, rows)
+    with torch.no_grad():
+        for name, update in read_adapter_updates(files.assets).items():
+            language_model.get_parameter(name).add_(update)
+    after = _perplexity(language_model, rows)
+    return {"before": before, "after": after, "ratio": after / before}
 
 
 @torch.no_grad()
-def answer_batch(
-    model: Qwen2_5_VLForConditionalGeneration,
-    tokenizer: PreTrainedTokenizerBase,
-    pixels: npt.NDArray[np.uint8],
-    question: str,
-    max_new_tokens: int = 40,
-) -> list[str]:
-    """Greedy answers to one question about pictures (batch, height, width, 3)."""
-    batch, height, width, _ = pixels.shape
-    num_tokens = (height // PIXELS_PER_TOKEN) * (width // PIXELS_PER_TOKEN)
-    prompt = prompt_text(IMAGE_PAD * num_tokens, question)
-    input_ids = torch.tensor([tokenizer.encode(prompt)] * batch)
-    grid = torch.tensor([[1, height // PATCH, width // PATCH]] * batch)
-    model_to_run: Any = model  # transformers types generate for another self
-    output = model_to_run.generate(
-        input_ids=input_ids,
-        attention_mask=torch.ones_like(input_ids),
-        mm_token_type_ids=(input_ids == model.config.image_token_id).int(),
-        pixel_values=to_pixel_values(pixels).flatten(0, 1),
-        image_grid_thw=grid,
-        do_sample=False,
-        max_new_tokens=max_new_tokens,
-        eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
-        pad_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
-    )
-    answers: list[str] = tokenizer.batch_decode(
-        output[:, input_ids.shape[1] :], skip_special_tokens=True
-    )
-    return answers
+def _perplexity(language_model: Any, examples: Sequence[TextExample]) -> float:
+    total, number = 0.0, 0
+    for example in examples:
+        ids = torch.tensor([[*example.prompt_ids, *example.answer_ids]])
+        begin = len(example.prompt_ids)
+        hidden = language_model(input_ids=ids).last_hidden_state[0, begin - 1 : -1]
+        logits = F.linear(hidden, language_model.embed_tokens.weight)
+        total += float(F.cross_entropy(logits, ids[0, begin:], reduction="sum"))
+        number += len(example.answer_ids)
+    return math.exp(total / number)
 
 
-def evaluate(files: TrainingFiles, num_scenes: int, sizes: Sequence[int]) -> None:
-    """Log the naming accuracy of the weights in the assets folder, set by set."""
-    model, tokenizer = load_composed(files.gguf())
-    weights, _ = read_visual_weights(files.assets)
-    model.model.visual.load_state_dict(weights)
-    sets = {
-        "Noto, new scenes": noto_artworks(files.artwork_cache),
-        "Fluent 3D, new scenes": fluent_artworks(files.artwork_cache),
-        "Twemoji, artwork never seen": held_out_artworks(files.artwork_cache),
+def write_samples(answered: Sequence[Answered], path: Path, number: int = 24) -> None:
+    """A page of pictures with question, answer and verdict, spread over all kinds of scene."""
+    cells = []
+    for index in np.linspace(0, len(answered) - 1, number).astype(int):
+        one = answered[index]
+        buffer = io.BytesIO()
+        Image.fromarray(one.question.scene.pixels).save(buffer, "png")
+        data = base64.b64encode(buffer.getvalue()).decode()
+        mark = "right" if one.is_right else "wrong"
+        cells.append(
+            f'<figure class="{mark}"><img src="data:image/png;base64,{data}" alt="">'
+            f"<figcaption><b>{html.escape(one.question.turn.question)}</b><br>"
+            f"{html.escape(one.answer)}<br><i>{mark}</i></figcaption></figure>"
+        )
+    path.write_text(_SAMPLES_PAGE.replace("{cells}", "\n".join(cells)), encoding="utf-8")
+
+
+_SAMPLES_PAGE = """<!doctype html><meta charset="utf-8"><title>Samples</title>
+<style>body{font:15px system-ui;display:grid;grid-template-columns:repeat(6,1fr);gap:12px}
+figure{margin:0;padding:8px;border:2px solid #2a7}figure.wrong{border-color:#c33}
+img{width:100%;image-rendering:pixelated}</style>
+{cells}
+"""
+
+
+def load_bundled(files: TrainingFiles) -> VlmPipeline:
+    """The pair made of the assets folder, as the page would load it."""
+    weights = None if files.base_weights is None else str(files.base_weights)
+    base, draft = bundled_pair(weights, logger.info, files.assets)
+    settings = Settings(base=str(base), draft=str(draft), threads=torch.get_num_threads())
+    return load_pipeline(settings, logger.info)
+
+
+def _answer(
+    pipeline: VlmPipeline,
+    questions: Sequence[Question],
+    title: str,
+    limits: ImageTokenLimits | None = None,
+) -> list[Answered]:
+    answered = []
+    for number, one in enumerate(answer_all(pipeline, questions, limits), 1):
+        answered.append(one)
+        if number % 100 == 0:
+            logger.info("%s: %d of %d answered", title, number, len(questions))
+    for kind, accuracy in by_kind(answered).items():
+        logger.info("%s, %s: %s", title, kind, accuracy)
+    return answered
+
+
+def _by_budget(pipeline: VlmPipeline, material: Material) -> dict[str, Accuracy]:
+    """The same large pictures of every object, under a growing budget of image tokens."""
+    questions = naming_questions(material, size=(16, 16))
+    found = {}
+    for budget in _BUDGETS:
+        limits = replace(ImageTokenLimits(), max_image_tokens_per_image=budget)
+        answered = _answer(pipeline, questions, f"{budget} image tokens", limits)
+        found[str(budget)] = Accuracy(sum(one.is_right for one in answered), len(answered))
+    return found
+
+
+def _as_json(accuracies: Mapping[str, Accuracy]) -> dict[str, Any]:
+    return {
+        kind: {**asdict(accuracy), "interval": accuracy.interval}
+        for kind, accuracy in accuracies.items()
     }
-    for set_name, artworks in sets.items():
-        for size in sizes:
-            scenes = held_out_scenes(artworks, num_scenes, size)
-            accuracy = naming_accuracy(model, tokenizer, scenes, QUESTION)
-            logger.info("%s, %d pixels, %r: %s", set_name, size, QUESTION, accuracy)
-            for mistake, count in accuracy.mistakes[:12]:
-                logger.info("    %d x %s", count, mistake)

@@ -1,92 +1,117 @@
 """Draw the example pictures of the page and check that the model answers them rightly.
 
-In: the weights in the assets folder. Out: `assets/examples/*.png` and `examples.json`, a
-list of {"image", "question", "expects"}; an example the model gets wrong is an error.
+In: the weights in the assets folder. Out: `assets/examples/*.png` and `examples.json`, a list of
+{"image", "question", "expects"}. The cards are things that the model is good at: of each card's
+first few pictures the first that it answers rightly is kept, and a card without one is an error.
 """
 
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from vlm.demo_model.artwork import load_font_artwork
-from vlm.demo_model.evaluation import answer_batch
+from vlm.demo_model.dialogues import Turn
+from vlm.demo_model.evaluation import Question, answer_all, load_bundled
+from vlm.demo_model.material import training_material
 from vlm.demo_model.objects import OBJECTS
-from vlm.demo_model.train import TrainingFiles, load_composed
-from vlm.demo_model.weights import read_visual_weights
+from vlm.demo_model.scenes import (
+    Material,
+    Scene,
+    draw_chart,
+    draw_number,
+    draw_shapes,
+    draw_these,
+)
+from vlm.demo_model.train import TrainingFiles
+from vlm.pipeline import VlmPipeline
 
 logger = logging.getLogger(__name__)
 
-# 64 image tokens, the default limit of one picture: nothing is resized before the model.
-_SIZE = 224
+_SIZE = (4, 4)  # image tokens; what most training pictures had
+_CARD_PIXELS = 336
+_MOST_PICTURES = 12
+
+Draw = Callable[[np.random.Generator, Material, int, int], Scene]
 
 
 @dataclass(frozen=True, slots=True)
-class ExamplePicture:
-    """One card of the page: an object before a gradient, and what is asked about it."""
+class ExampleCard:
+    """What is drawn, what is asked, and how the words that the answer must contain follow."""
 
     file_name: str
-    name: str
+    draw: Draw
     question: str
-    expects: str
-    top_color: tuple[int, int, int]
-    bottom_color: tuple[int, int, int]
+    expects: Callable[[Scene], str | None]  # None: the picture does not suit the question
 
 
-_YELLOW = (255, 226, 142), (244, 196, 84)
-_GREEN = (120, 196, 120), (70, 158, 80)
-_BLUE = (110, 160, 240), (58, 108, 206)
-_ORANGE = (252, 172, 84), (238, 134, 40)
-_PINK = (250, 176, 206), (236, 136, 180)
-_PURPLE = (160, 104, 200), (122, 66, 164)
+def _one(name: str) -> Draw:
+    shown = next(known for known in OBJECTS if known.name == name)
+    return lambda rng, material, rows, columns: draw_these(rng, material, [shown], rows, columns)
 
-EXAMPLES = (
-    ExamplePicture("lion.png", "lion", "What is this?", "lion", *_GREEN),
-    ExamplePicture("hamburger.png", "hamburger", "What is in the picture?", "hamburger", *_BLUE),
-    ExamplePicture("unicorn.png", "unicorn", "What can you see?", "unicorn", *_PINK),
-    ExamplePicture("pumpkin.png", "pumpkin", "What is shown in this image?", "pumpkin", *_ORANGE),
-    ExamplePicture("carrot.png", "carrot", "Name the object in this picture.", "carrot", *_PURPLE),
-    ExamplePicture("fox.png", "fox", "Describe the picture.", "fox", *_YELLOW),
+
+def _says(words: str, _: Scene) -> str:
+    return words
+
+
+def _only_color(scene: Scene) -> str | None:
+    return scene.items[0].color if len(scene.items) == 1 else None
+
+
+def _number(scene: Scene) -> str:
+    return "".join(item.name for item in scene.items)
+
+
+def _highest(scene: Scene) -> str | None:
+    return max(scene.items, key=lambda item: item.height).color
+
+
+CARDS = (
+    ExampleCard("lion.png", _one("lion"), "What is this?", partial(_says, "lion")),
+    ExampleCard("unicorn.png", _one("unicorn"), "Describe the picture.", partial(_says, "unicorn")),
+    ExampleCard(
+        "guitar.png", _one("guitar"), "Is there a guitar in the picture?", partial(_says, "yes")
+    ),
+    ExampleCard("shape.png", draw_shapes, "What color is the {name}?", _only_color),
+    ExampleCard("number.png", draw_number, "What number is this?", _number),
+    ExampleCard("chart.png", draw_chart, "Which bar is the highest?", _highest),
 )
 
 
-def draw_example(example: ExamplePicture) -> Image.Image:
-    """The object, upright and in the middle, before a vertical gradient."""
-    (shown,) = (candidate for candidate in OBJECTS if candidate.name == example.name)
-    glyph = load_font_artwork([shown.codepoint])[shown.codepoint]
-    glyph = glyph.resize(
-        [round(side * 0.72 * _SIZE / max(glyph.size)) for side in glyph.size],
-        Image.Resampling.LANCZOS,
-    )
-    share = np.linspace(0, 1, _SIZE)[:, None, None]
-    rows = (1 - share) * np.array(example.top_color) + share * np.array(example.bottom_color)
-    pixels = np.broadcast_to(rows, (_SIZE, _SIZE, 3)).round().astype(np.uint8)
-    picture = Image.fromarray(pixels)
-    corner = ((_SIZE - glyph.width) // 2, (_SIZE - glyph.height) // 2)
-    picture.paste(glyph, corner, glyph)
-    return picture
-
-
 def write_examples(files: TrainingFiles, folder: Path) -> None:
-    """Draw every example, ask the model, and write the list only if all answers hold."""
-    model, tokenizer = load_composed(files.gguf())
-    weights, _ = read_visual_weights(files.assets)
-    model.model.visual.load_state_dict(weights)
+    """Draw and ask every card; write pictures and list only if all cards have an answer."""
+    pipeline = load_bundled(files)
+    material = training_material(files.artwork_cache)
+    found = [_first_right(pipeline, material, card) for card in CARDS]
+    missing = [card.file_name for card, kept in zip(CARDS, found, strict=True) if kept is None]
+    if missing:
+        raise ValueError(f"answered wrongly: {', '.join(missing)}")
     folder.mkdir(parents=True, exist_ok=True)
-    wrong = []
-    for example in EXAMPLES:
-        picture = draw_example(example)
-        (answer,) = answer_batch(model, tokenizer, np.asarray(picture)[None], example.question)
-        logger.info("%s: %s -> %s", example.file_name, example.question, answer)
-        if example.expects.lower() not in answer.lower():
-            wrong.append(example.file_name)
-        picture.save(folder / example.file_name, optimize=True)
-    if wrong:
-        raise ValueError(f"answered wrongly: {', '.join(wrong)}")
-    listed = [
-        {"image": e.file_name, "question": e.question, "expects": e.expects} for e in EXAMPLES
-    ]
+    listed = []
+    for card, kept in zip(CARDS, found, strict=True):
+        assert kept is not None
+        picture = Image.fromarray(kept.scene.pixels)
+        size = (_CARD_PIXELS, _CARD_PIXELS)
+        picture.resize(size, Image.Resampling.BICUBIC).save(folder / card.file_name, optimize=True)
+        question = kept.turn.question
+        listed.append({"image": card.file_name, "question": question, "expects": kept.turn.answer})
     (folder / "examples.json").write_text(json.dumps(listed, indent=2) + "\n")
+
+
+def _first_right(pipeline: VlmPipeline, material: Material, card: ExampleCard) -> Question | None:
+    for seed in range(_MOST_PICTURES):
+        scene = card.draw(np.random.default_rng(seed), material, *_SIZE)
+        words = card.expects(scene)
+        if words is None:
+            continue
+        asked = card.question.format(name=scene.items[0].name)
+        question = Question(scene, card.file_name, Turn("example", asked, words, ((words,),)))
+        (answered,) = answer_all(pipeline, [question])
+        logger.info("%s, seed %d: %s -> %s", card.file_name, seed, asked, answered.answer)
+        if answered.is_right:
+            return question
+    return None

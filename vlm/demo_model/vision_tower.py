@@ -22,6 +22,8 @@ from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import (
 
 PATCH = 14
 MERGE = 2
+READING_BLOCKS = 3
+"""Letters are to be seen after so many blocks: those that follow put them together."""
 # The mean and deviation every Qwen2.5-VL preprocessor uses (CLIP's).
 _MEAN = torch.tensor([0.48145466, 0.4578275, 0.40821073]).view(3, 1, 1)
 _STD = torch.tensor([0.26862954, 0.26130258, 0.27577711]).view(3, 1, 1)
@@ -66,10 +68,10 @@ def build_tower(config: dict[str, Any]) -> VisionTower:
     return tower
 
 
-def to_pixel_values(pictures: npt.NDArray[np.uint8]) -> Tensor:
+def to_pixel_values(pictures: npt.NDArray[np.uint8], device: torch.device | str = "cpu") -> Tensor:
     """(batch, height, width, 3) -> patches (batch, patches, 3 * 2 * 14 * 14)."""
-    values = torch.tensor(pictures).permute(0, 3, 1, 2).float().div_(255)
-    values = (values - _MEAN) / _STD
+    values = torch.tensor(pictures, device=device).permute(0, 3, 1, 2).float().div_(255)
+    values = (values - _MEAN.to(device)) / _STD.to(device)
     batch, channels, height, width = values.shape
     block = PATCH * MERGE
     tiles = values.view(
@@ -82,18 +84,45 @@ def to_pixel_values(pictures: npt.NDArray[np.uint8]) -> Tensor:
 
 def run_tower(tower: VisionTower, pixel_values: Tensor, height: int, width: int) -> Tensor:
     """(batch, patches, 1176) of `height` x `width` pixels -> (batch, tokens, out_hidden)."""
+    _, merged = run_blocks(tower, pixel_values, height, width)
+    tokens: Tensor = tower.merger.mlp(merged)
+    return tokens.float()
+
+
+def run_blocks(
+    tower: VisionTower,
+    pixel_values: Tensor,
+    height: int,
+    width: int,
+    *,
+    compiled: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Halfway, after `READING_BLOCKS`, the patches (batch, patches, hidden); and at the end what
+    the merger's layers take, (batch, tokens, 4 * hidden), four patches side by side.
+    """
     config: Any = tower.config
-    grid = _grid(height, width, config.hidden_size // config.num_heads, config.window_size)
+    head_dim = config.hidden_size // config.num_heads
+    grid = _grid(height, width, head_dim, config.window_size, pixel_values.device)
+    return (_compiled_blocks if compiled else _blocks)(tower, pixel_values, grid)
+
+
+def _blocks(tower: VisionTower, pixel_values: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+    config: Any = tower.config
     hidden = F.linear(pixel_values, tower.patch_embed.proj.weight.flatten(1)).float()
+    halfway = hidden
     for index, module in enumerate(tower.blocks):
         block: Any = module
         mask = None if index in config.fullatt_block_indexes else grid.same_window
         hidden = hidden + _attend(block.attn, _norm(block.norm1, hidden), grid, mask)
         hidden = hidden + block.mlp(_norm(block.norm2, hidden))
+        if index + 1 == READING_BLOCKS:
+            halfway = hidden
     normed = _norm(tower.merger.ln_q, hidden)
-    merged = normed.view(normed.shape[0], -1, MERGE**2 * normed.shape[2])
-    tokens: Tensor = tower.merger.mlp(merged)
-    return tokens.float()
+    return halfway, normed.view(normed.shape[0], -1, MERGE**2 * normed.shape[2])
+
+
+# One graph a picture size, kept in torch's own cache on disk.
+_compiled_blocks = torch.compile(_blocks, dynamic=False)
 
 
 def _norm(norm: Any, hidden: Tensor) -> Tensor:
@@ -121,7 +150,7 @@ def _rotate_half(values: Tensor) -> Tensor:
 
 
 @cache
-def _grid(height: int, width: int, head_dim: int, window: int) -> Grid:
+def _grid(height: int, width: int, head_dim: int, window: int, device: torch.device) -> Grid:
     rows, columns = height // PATCH, width // PATCH
     y, x = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
     y, x = _by_merge_block(y), _by_merge_block(x)
@@ -131,7 +160,8 @@ def _grid(height: int, width: int, head_dim: int, window: int) -> Grid:
     window_patches = window // PATCH
     window_id = (y // window_patches) * columns + x // window_patches
     same_window = window_id[:, None] == window_id[None, :]
-    return Grid(angles.cos(), angles.sin(), None if bool(same_window.all()) else same_window)
+    mask = None if bool(same_window.all()) else same_window.to(device)
+    return Grid(angles.cos().to(device), angles.sin().to(device), mask)
 
 
 def _by_merge_block(coordinates: Tensor) -> Tensor:
