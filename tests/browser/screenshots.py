@@ -79,7 +79,8 @@ def settings(shown: Shown) -> None:
 
 
 def keys(shown: Shown) -> None:
-    shown.page.locator("body").press("?")
+    shown.page.evaluate("document.activeElement.blur()")
+    shown.page.keyboard.press("?")
     expect(shown.page.locator("dialog[open]")).to_be_visible()
 
 

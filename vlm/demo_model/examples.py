@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _SIZE = (4, 4)  # image tokens; what most training pictures had
 _CARD_PIXELS = 336
-_MOST_PICTURES = 12
+_MOST_PICTURES = 40
 
 Draw = Callable[[np.random.Generator, Material, int, int], Scene]
 
@@ -86,7 +86,7 @@ def write_examples(files: TrainingFiles, folder: Path) -> None:
     """Draw and ask every card; write pictures and list only if all cards have an answer."""
     pipeline = load_bundled(files)
     material = training_material(files.artwork_cache)
-    found = [_first_right(pipeline, material, card) for card in CARDS]
+    found = [_first_right(pipeline, material, card, index) for index, card in enumerate(CARDS)]
     missing = [card.file_name for card, kept in zip(CARDS, found, strict=True) if kept is None]
     if missing:
         raise ValueError(f"answered wrongly: {', '.join(missing)}")
@@ -102,9 +102,12 @@ def write_examples(files: TrainingFiles, folder: Path) -> None:
     (folder / "examples.json").write_text(json.dumps(listed, indent=2) + "\n")
 
 
-def _first_right(pipeline: VlmPipeline, material: Material, card: ExampleCard) -> Question | None:
+def _first_right(
+    pipeline: VlmPipeline, material: Material, card: ExampleCard, index: int
+) -> Question | None:
     for seed in range(_MOST_PICTURES):
-        scene = card.draw(np.random.default_rng(seed), material, *_SIZE)
+        # Another background for every card.
+        scene = card.draw(np.random.default_rng((index, seed)), material, *_SIZE)
         words = card.expects(scene)
         if words is None:
             continue
