@@ -148,7 +148,7 @@ def test_the_server_is_lost_and_comes_back(
         expect(screen.locator(".k-sign")).to_have_text("Reconnecting", timeout=15_000)
         number = screen.locator("#attract").get_attribute("data-replay")
         expect(screen.locator("#attract")).not_to_have_attribute("data-replay", str(number))
-        expect(screen.locator("#attract img")).to_have_js_property("naturalWidth", 224)
+        expect(screen.locator("#attract img")).not_to_have_js_property("naturalWidth", 0)
     page.get_by_role("button", name="Touch to try").click()
     expect(page.locator(SENTENCE)).to_contain_text("try again in a moment")
     expect_state(page, "attract")
