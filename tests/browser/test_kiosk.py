@@ -35,7 +35,7 @@ def test_attract_replays_recordings_and_decodes_nothing(open_kiosk: OpenPage, ki
     expect(page.locator("#attract")).to_have_class("k-over", timeout=1000 * ATTRACT_SECONDS)
     expect(page.locator("#attract .k-outcome")).to_contain_text("IDENTICAL")
     expect(page.locator("#attract")).to_have_attribute("data-replay", "1")
-    expect(page.locator("#attract img")).to_have_js_property("naturalWidth", 224)
+    expect(page.locator("#attract img")).not_to_have_js_property("naturalWidth", 0)
     after = figures(page.request, kiosk)
     assert [after[name] - before[name] for name in ("visitors", "answers", "races")] == [0, 0, 0]
 
