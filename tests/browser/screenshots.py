@@ -110,11 +110,15 @@ def measured(shown: Shown, name: str, *, sweep: bool) -> None:
         with page.expect_file_chooser() as chooser:
             press(page, "Load an earlier JSON")
         chooser.value.set_files(path)
-        expect(page.locator(".ee-bench-earlier")).to_be_visible()
+        earlier = page.locator(".ee-bench-earlier")
+        expect(earlier).to_be_visible()
+        earlier.evaluate("(part) => part.scrollIntoView({ block: 'start', behavior: 'instant' })")
         return
+    form = page.locator("#ee-bench")
+    form.get_by_label("Questions a category").fill("1")
+    form.get_by_label("Longest answer").fill("24" if sweep else "64")
     if sweep:
         page.get_by_label("Sweep of settings").check()
-        page.locator("#ee-bench").get_by_label("Questions a category").fill("1")
     press(page, "Run")
     expect(page.locator(".ee-bench[data-phase=done]")).to_be_visible(timeout=20 * MINUTE)
     with page.expect_download() as download:
