@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -64,10 +65,21 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Opens pages, each in a session of its own, and checks them at the end.
+    """Opens pages, each in a session of its own, and checks them at the end."""
+    with checked_pages(browser, "/?__theme={theme}", "#ee-composer textarea") as open_at:
+        yield open_at
 
-    A request to another host or an error of a script fails the test that caused it.
-    """
+
+@pytest.fixture
+def open_kiosk(browser: Browser) -> Iterator[OpenPage]:
+    """Opens kiosks, each a screen of its own, and checks them at the end as `open_page` does."""
+    with checked_pages(browser, "", "#attract[data-replay]") as open_at:
+        yield open_at
+
+
+@contextmanager
+def checked_pages(browser: Browser, address: str, ready: str) -> Iterator[OpenPage]:
+    """A request to another host or an error of a script fails the test that caused it."""
     foreign: list[str] = []
     errors: list[str] = []
     contexts = []
@@ -81,33 +93,8 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         context.on("requestfailed", lambda request: note_failed(request, url, foreign))
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(f"{url}/?__theme={theme}")
-        page.wait_for_selector("#ee-composer textarea")
-        return page
-
-    yield open_at
-    for context in contexts:
-        context.close()
-    assert foreign == []
-    assert errors == []
-
-
-@pytest.fixture
-def open_kiosk(browser: Browser) -> Iterator[OpenPage]:
-    """Opens kiosks, each a screen of its own, and checks them at the end as `open_page` does."""
-    foreign: list[str] = []
-    errors: list[str] = []
-    contexts = []
-
-    def open_at(url: str, viewport: dict[str, int] | None = None, **options: Any) -> Page:
-        context = browser.new_context(viewport=viewport or WIDE, **options)  # type: ignore[arg-type]
-        contexts.append(context)
-        context.on("requestfinished", lambda request: note_foreign(request.url, url, foreign))
-        context.on("requestfailed", lambda request: note_failed(request, url, foreign))
-        page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(url)
-        page.wait_for_selector("#attract[data-replay]")
+        page.goto(url + address.format(theme=theme))
+        page.wait_for_selector(ready)
         return page
 
     yield open_at

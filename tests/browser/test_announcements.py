@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.actions import (
     ask,
@@ -16,6 +16,13 @@ from tests.browser.actions import (
 from tests.browser.conftest import OpenPage
 
 QUEUED = "Waiting for the engine: 1 before you"
+
+
+def two_pages_one_of_them_answering(open_page: OpenPage, server: str) -> tuple[Page, Page]:
+    first, second = open_page(server), open_page(server)
+    ask(first, "Long answer")
+    expect(bars(first).nth(2)).to_be_attached()
+    return first, second
 
 
 def test_the_end_of_an_answer_and_its_breaking_off(
@@ -43,9 +50,7 @@ def test_a_refusal_is_an_alert_and_nothing_more(open_page: OpenPage, scripted_se
 
 
 def test_the_place_in_the_queue_in_the_chat(open_page: OpenPage, scripted_server: str) -> None:
-    first, second = open_page(scripted_server), open_page(scripted_server)
-    ask(first, "Long answer")
-    expect(bars(first).nth(2)).to_be_attached()
+    first, second = two_pages_one_of_them_answering(open_page, scripted_server)
     listen(second)
     ask(second, "Hello")
     expect(second.locator(".ee-waiting")).to_contain_text(QUEUED)
@@ -57,9 +62,7 @@ def test_the_place_in_the_queue_in_the_chat(open_page: OpenPage, scripted_server
 
 
 def test_a_race_from_the_queue_to_its_result(open_page: OpenPage, scripted_server: str) -> None:
-    first, second = open_page(scripted_server), open_page(scripted_server)
-    ask(first, "Long answer")
-    expect(bars(first).nth(2)).to_be_attached()
+    first, second = two_pages_one_of_them_answering(open_page, scripted_server)
     listen(second)
     begin_race(second, "What is this?")
     expect(second.locator(".ee-race-phase")).to_have_text(QUEUED)
@@ -73,9 +76,7 @@ def test_a_race_from_the_queue_to_its_result(open_page: OpenPage, scripted_serve
 
 
 def test_a_measurement_from_the_queue_to_its_end(open_page: OpenPage, scripted_server: str) -> None:
-    first, second = open_page(scripted_server), open_page(scripted_server)
-    ask(first, "Long answer")
-    expect(bars(first).nth(2)).to_be_attached()
+    first, second = two_pages_one_of_them_answering(open_page, scripted_server)
     second.get_by_role("button", name="Benchmark", exact=True).click()
     listen(second)
     second.get_by_role("button", name="Run", exact=True).click()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.vlm.ui.fakes import FakePipeline
 from tests.vlm.ui.kiosk_stand import Stand
+from vlm.ui.bench.benches import BenchHandlers
 from vlm.ui.engine_thread import EngineThread
 
 
@@ -32,3 +33,8 @@ def stand() -> Iterator[Stand]:
 def typing_stand() -> Iterator[Stand]:
     with Stand(free_text=True) as stand:
         yield stand
+
+
+@pytest.fixture
+def benches(engine: EngineThread) -> BenchHandlers:
+    return BenchHandlers(engine)

@@ -1,6 +1,6 @@
 """A run of the engine as lines of JSON for one screen.
 
-Comes in: a `Run`. Goes out: lines, at most `UPDATES_PER_SECOND` batches of them: the records of the
+Comes in: a `Run`. Goes out: lines, at most `BATCHES_PER_SECOND` batches of them: the records of the
 trace as docs/trace.md has them, `queue` while others are before it, `result` after a race,
 `refused` or `failed` with a sentence. Whoever stops reading stops the run.
 """
@@ -23,7 +23,7 @@ from vlm.trace_recording import TraceRecorder
 from vlm.ui.engine_thread import EngineThread, Run
 from vlm.ui.kiosk.staff import Figures
 
-UPDATES_PER_SECOND = 20
+BATCHES_PER_SECOND = 20
 # A line at least this often: the screen takes a longer silence for a fault.
 HEARTBEAT_SECONDS = 2.0
 HEARTBEAT = json.dumps({"type": "heartbeat"})
@@ -142,12 +142,12 @@ async def follow(
             lines += ending(run, translator, on_fault)
             yield "".join(f"{line}\n" for line in lines)
             return
-        silent = 0.0 if lines else silent + 1 / UPDATES_PER_SECOND
+        silent = 0.0 if lines else silent + 1 / BATCHES_PER_SECOND
         if silent >= HEARTBEAT_SECONDS:
             lines, silent = [HEARTBEAT], 0.0
         if lines:
             yield "".join(f"{line}\n" for line in lines)
-        await asyncio.sleep(1 / UPDATES_PER_SECOND)
+        await asyncio.sleep(1 / BATCHES_PER_SECOND)
 
 
 def ending(
