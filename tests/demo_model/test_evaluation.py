@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.vlm.conftest import write_pair
 from vlm.config import Settings
@@ -13,6 +14,7 @@ from vlm.demo_model.evaluation import (
     Answered,
     answer_all,
     by_kind,
+    conversation_questions,
     draw_questions,
     naming_questions,
     wilson_interval,
@@ -20,8 +22,10 @@ from vlm.demo_model.evaluation import (
 )
 from vlm.demo_model.objects import OBJECTS
 from vlm.demo_model.scenes import Material
+from vlm.events import GenerationFinished
 from vlm.loading import load_pipeline
 from vlm.pipeline import VlmPipeline
+from vlm.requests import ChatMessage, GenerationRequest
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +63,24 @@ def test_answers_are_counted_by_kind_and_shown(
     page = (tmp_path / "samples.html").read_text()
     assert page.count("<figure") == 5
     assert page.count("data:image/png;base64,") == 5
+
+
+def test_a_conversation_is_asked_turn_by_turn(material: Material, pipeline: VlmPipeline) -> None:
+    questions = conversation_questions(material, 12)
+    assert {one.kind for one in questions} == {"later turn", "second picture"}
+    question = next(one for one in questions if one.kind == "second picture")
+    (answered,) = answer_all(pipeline, [question])
+    # The same conversation by hand: each picture once, the model's own answers between.
+    messages: list[ChatMessage] = []
+    for number, asked in enumerate((*question.earlier, question)):
+        before = question.earlier[number - 1].scene if number else None
+        pictures = () if asked.scene is before else (Image.fromarray(asked.scene.pixels),)
+        messages.append(ChatMessage("user", asked.turn.question, pictures))
+        *_, last = pipeline.run(GenerationRequest(tuple(messages), max_new_tokens=60))
+        assert isinstance(last, GenerationFinished)
+        messages.append(ChatMessage("assistant", last.stats.text))
+    assert answered.answer == messages[-1].text
+    assert sum(len(message.images) for message in messages) == 2
 
 
 def test_wilson_interval_of_a_known_share() -> None:

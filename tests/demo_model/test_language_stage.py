@@ -15,6 +15,7 @@ from tests import tiny
 from tests.demo_model.test_composition import FIGURES, VISION_CONFIG, tiny_llama
 from vlm.demo_model.composition import compose, language_model_weights
 from vlm.demo_model.concepts import (
+    BACKGROUND,
     FIRING,
     MARKS,
     NO_LETTER,
@@ -98,6 +99,16 @@ def test_every_object_has_one_middle(material: Material) -> None:
     assert found.sum() == len(scene.items)
     cells = found.view(16, MERGE**2).any(-1).nonzero().flatten().tolist()
     assert all(any(cell in item.cells for item in scene.items) for cell in cells)
+
+
+def test_the_ground_says_how_many_things_there_are(material: Material) -> None:
+    scene = draw_shapes(np.random.default_rng(3), material, 4, 4)
+    labels = cell_labels([scene])[0]
+    ground = labels[labels[:, 0] == THINGS.index(BACKGROUND)]
+    assert len(scene.items) > 1
+    assert set(ground[:, 3].tolist()) == {len(scene.items) - 1}
+    word = write_word(np.random.default_rng(3), material, "sun", 4, 4)
+    assert set(cell_labels([word])[0, :, 3].tolist()) == {NONE}
 
 
 def test_a_token_says_the_words_whose_units_fire(material: Material) -> None:

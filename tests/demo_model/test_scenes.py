@@ -8,6 +8,8 @@ from vlm.demo_model.scenes import (
     Material,
     Scene,
     draw_chart,
+    draw_letters,
+    draw_lines,
     draw_these,
     write_word,
 )
@@ -64,6 +66,29 @@ def test_a_word_is_printed_letter_by_letter_from_left_to_right(material: Materia
     ends = [end for printed in item.letters for end in (printed.left, printed.right)]
     assert ends == sorted(ends)
     assert all(0 <= printed.top < printed.bottom <= 112 for printed in item.letters)
+
+
+def test_lines_of_words_share_no_cell(material: Material) -> None:
+    rng = np.random.default_rng(0)
+    scenes = [draw_lines(rng, material, 4, 4) for _ in range(20)]
+    assert {len(scene.items) for scene in scenes} == {1, 2, 3, 4}
+    for scene in scenes:
+        assert all(item.name in WORDS for item in scene.items)
+        # Three lines across four rows of cells meet inside a cell.
+        if len(scene.items) != 3:
+            cells = [cell for item in scene.items for cell in item.cells]
+            assert len(set(cells)) == len(cells)
+
+
+def test_a_sheet_of_letters_is_filled_line_by_line(material: Material) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        scene = draw_letters(rng, material, 4, 4)
+        tops = [item.letters[0].top for item in scene.items]
+        assert tops == sorted(tops)
+        assert 1 <= len(tops) <= 6
+        for item in scene.items:
+            assert "".join(printed.letter for printed in item.letters) == item.name
 
 
 def test_a_chart_is_as_high_as_it_says(material: Material) -> None:

@@ -84,7 +84,7 @@ def _build_parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--compile",
         action="store_true",
-        help="compile the tower stage's blocks: slow first steps, then about 1.4 times as fast",
+        help="compile what is trained: slow first steps, then 1.2 to 1.4 times as fast",
     )
     train.add_argument("--seed", type=int, default=0)
     train.add_argument(

@@ -7,13 +7,17 @@ Only the training commands call it; the running application needs no artwork.
 """
 
 import io
+import json
 import logging
+import re
 import subprocess
 import tarfile
 import tempfile
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
@@ -46,7 +50,20 @@ NPM_PACKAGES = {
     "twemoji": NpmPackage("emoji-datasource-twitter@16.0.0", "package/img/twitter/64/{}.png"),
     "openmoji": NpmPackage("openmoji@17.0.0", "package/color/svg/{}.svg", upper_case=True),
 }
-TRAINING_SETS = ("noto", "noto-blob", "fluent-3d", "fluent-flat", "fluent-modern")
+ICONIFY_PACKAGES = {
+    "emojione": "@iconify-json/emojione@1.2.3",
+    "fxemoji": "@iconify-json/fxemoji@1.2.2",
+    "streamline": "@iconify-json/streamline-emojis@1.2.4",
+}
+"""As Iconify packs sets: one file with all drawings, named by words and not by codepoints."""
+TRAINING_SETS = (
+    "noto",
+    "noto-blob",
+    "fluent-3d",
+    "fluent-flat",
+    "fluent-modern",
+    *ICONIFY_PACKAGES,
+)
 HELD_OUT_SETS = ("twemoji", "openmoji")
 
 
@@ -54,6 +71,8 @@ def load_artwork(set_name: str, codepoints: Iterable[int], cache: Path) -> Artwo
     """Every drawing that the set has among `codepoints`."""
     if set_name == "noto":
         return _load_font(codepoints)
+    if set_name in ICONIFY_PACKAGES:
+        return _load_iconify(ICONIFY_PACKAGES[set_name], codepoints, cache)
     return _load_package(NPM_PACKAGES[set_name], codepoints, cache)
 
 
@@ -83,6 +102,33 @@ def _load_package(package: NpmPackage, codepoints: Iterable[int], cache: Path) -
             if stream is not None:
                 artwork[wanted[member.name]] = _trim(_decode(member.name, stream.read()))
     return artwork
+
+
+def _load_iconify(package: str, codepoints: Iterable[int], cache: Path) -> Artwork:
+    """Those codepoints whose Unicode name is the name of an icon."""
+    with tarfile.open(_pack_once(package, cache)) as archive:
+        stream = archive.extractfile("package/icons.json")
+        assert stream is not None
+        content = json.load(stream)
+    icons = {_plain(name): icon for name, icon in reversed(content["icons"].items())}
+    named = {codepoint: _plain(unicodedata.name(chr(codepoint))) for codepoint in codepoints}
+    return {
+        codepoint: _trim(_decode("icon.svg", _svg({**content, **icons[name]})))
+        for codepoint, name in named.items()
+        if name in icons
+    }
+
+
+def _svg(icon: Mapping[str, Any]) -> bytes:
+    """An icon has a size of its own where it is not the set's."""
+    width, height = icon.get("width", icon["height"]), icon["height"]
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">'
+    return f"{opening}{icon['body']}</svg>".encode()
+
+
+def _plain(name: str) -> str:
+    """ "birthday-cake-2" and "BIRTHDAY CAKE" -> "birthdaycake"."""
+    return re.sub(r"[^a-z]|-\d+$", "", name.lower())
 
 
 def _decode(name: str, data: bytes) -> Image.Image:

@@ -137,9 +137,16 @@ def _patches_of(begin: float, end: float, size: int, number: int) -> list[int]:
     return middles or [nearest]
 
 
+def total_number(scene: Scene) -> int:
+    """How many things there are to count, as an index into `NUMBERS`, or `NONE`."""
+    return len(scene.items) - 1 if scene.items[0].kind in ("object", "shape", "bar") else NONE
+
+
 def _labels_of(scene: Scene) -> Tensor:
+    # The ground says how many things there are in all: the simplest sum, and seen from everywhere.
+    total = total_number(scene)
     labels = [
-        (_THING_INDEX[BACKGROUND], _COLOR_INDEX[color], NONE, NONE) for color in scene.cell_colors
+        (_THING_INDEX[BACKGROUND], _COLOR_INDEX[color], NONE, total) for color in scene.cell_colors
     ]
     counts = scene.counts()
     heights = [item.height for item in scene.items]

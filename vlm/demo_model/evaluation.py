@@ -27,7 +27,7 @@ from vlm.demo_model.artwork import HELD_OUT_SETS
 from vlm.demo_model.compose import bundled_pair
 from vlm.demo_model.composition import compose_model
 from vlm.demo_model.dialogues import Turn, ask
-from vlm.demo_model.language_stage import TextExample, read_text_examples
+from vlm.demo_model.language_stage import TextExample, draw_dialogues, read_text_examples
 from vlm.demo_model.material import held_out_material, training_material
 from vlm.demo_model.objects import OBJECTS
 from vlm.demo_model.scenes import Material, Scene, draw_these
@@ -50,11 +50,22 @@ _MAX_NEW_TOKENS = 60
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One picture and what is asked about it."""
+    """One picture and what is asked about it, after `earlier` questions of the conversation."""
 
     scene: Scene
     scene_kind: str
     turn: Turn
+    earlier: tuple["Question", ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """What it is counted as. Questions about words and numbers stand apart."""
+        if self.earlier:
+            same = any(before.scene is self.scene for before in self.earlier)
+            return "later turn" if same else "second picture"
+        if self.turn.kind in ("read", "name", "describe"):
+            return f"{self.turn.kind} ({self.scene_kind})"
+        return self.turn.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,27 +136,63 @@ def naming_questions(
     return questions
 
 
+def conversation_questions(
+    material: Material, number: int, size: tuple[int, int] = _SIZE, seed: int = _SEED
+) -> list[Question]:
+    """The last questions of conversations of several turns, some about a second picture."""
+    questions = []
+    for dialogue in draw_dialogues(np.random.default_rng(seed), material, size, number):
+        asked: list[Question] = []
+        for turn, shown in zip(dialogue.turns, dialogue.shown_before, strict=True):
+            asked.append(Question(dialogue.scenes[shown - 1], "", turn, tuple(asked)))
+        if asked[-1].earlier:
+            questions.append(asked[-1])
+            questions += [one for one in asked[1:-1] if one.kind == "second picture"]
+    return questions
+
+
 def answer_all(
     pipeline: VlmPipeline, questions: Iterable[Question], limits: ImageTokenLimits | None = None
 ) -> Iterator[Answered]:
     """Greedy answers, in order."""
-    for question in questions:
-        picture = Image.fromarray(question.scene.pixels)
-        message = ChatMessage("user", question.turn.question, (picture,))
-        request = GenerationRequest((message,), max_new_tokens=_MAX_NEW_TOKENS, limits=limits)
-        *_, last = pipeline.run(request)
-        assert isinstance(last, GenerationFinished)
-        yield Answered(question, last.stats.text, last.stats.mean_acceptance_length)
+    return (_answer_one(pipeline, question, limits) for question in questions)
+
+
+def _answer_one(
+    pipeline: VlmPipeline, question: Question, limits: ImageTokenLimits | None
+) -> Answered:
+    """Asks what comes earlier first: the conversation holds the model's own answers."""
+    messages: tuple[ChatMessage, ...] = ()
+    for earlier in question.earlier:
+        messages = _with_question(messages, earlier)
+        text = _generate(pipeline, messages, limits).stats.text
+        messages = (*messages, ChatMessage("assistant", text))
+    stats = _generate(pipeline, _with_question(messages, question), limits).stats
+    return Answered(question, stats.text, stats.mean_acceptance_length)
+
+
+def _with_question(
+    messages: tuple[ChatMessage, ...], question: Question
+) -> tuple[ChatMessage, ...]:
+    shown = any(before.scene is question.scene for before in question.earlier)
+    pictures = () if shown else (Image.fromarray(question.scene.pixels),)
+    return (*messages, ChatMessage("user", question.turn.question, pictures))
+
+
+def _generate(
+    pipeline: VlmPipeline, messages: tuple[ChatMessage, ...], limits: ImageTokenLimits | None
+) -> GenerationFinished:
+    request = GenerationRequest(messages, max_new_tokens=_MAX_NEW_TOKENS, limits=limits)
+    *_, last = pipeline.run(request)
+    assert isinstance(last, GenerationFinished)
+    return last
 
 
 def by_kind(answered: Sequence[Answered]) -> dict[str, Accuracy]:
-    """Accuracy by kind of question; questions about words and numbers apart."""
+    """Accuracy by kind of question."""
     counted: dict[str, list[bool]] = {}
     for one in answered:
-        kind = one.question.turn.kind
-        if kind in ("read", "name", "describe"):
-            kind = f"{kind} ({one.question.scene_kind})"
-        counted.setdefault(kind, []).append(one.is_right)
+        counted.setdefault(one.question.kind, []).append(one.is_right)
     return {kind: Accuracy(sum(said), len(said)) for kind, said in sorted(counted.items())}
 
 
@@ -159,7 +206,9 @@ def evaluate(files: TrainingFiles, per_kind: int, out: Path) -> None:
     for name, material in sets.items():
         naming = _answer(pipeline, naming_questions(material), f"{name}, naming")
         others = _answer(pipeline, draw_questions(material, per_kind), f"{name}, questions")
-        report["sets"][name] = _as_json(by_kind([*naming, *others]))
+        talks = conversation_questions(material, per_kind)
+        later = _answer(pipeline, talks, f"{name}, conversations")
+        report["sets"][name] = _as_json(by_kind([*naming, *others, *later]))
         if name == next(iter(sets)):
             write_samples(others, out.with_suffix(".html"))
             lengths = [one.mean_acceptance_length for one in others if one.mean_acceptance_length]

@@ -41,6 +41,7 @@ _MAX_TEXT_TOKENS = 192
 _TEXT_EVERY = 5  # one step in so many is text only
 _TWO_PICTURES_SHARE = 0.12
 _NAMING_WEIGHT = 0.3
+_DRAWN_PER_CHOSEN = 3
 _IGNORED = -100
 _LENGTH_STEP = 16
 _HELD_OUT_SEED = 2**31 + 11
@@ -110,8 +111,22 @@ class LessonDrawer:
             return Lesson((), tuple(self.text[i] for i in chosen), None)
         size = SIZES[rng.choice(len(SIZES), p=_SIZE_ODDS)]
         number = max(2, self.scale.tokens_per_batch // (100 + size[0] * size[1]))
-        dialogues = draw_dialogues(rng, self.material, size, number)
+        dialogues = _alike_in_length(rng, self.material, size, number)
         return Lesson(tuple(dialogues), (), self.naming(rng) if self.naming else None)
+
+
+def _alike_in_length(
+    rng: np.random.Generator, material: Material, size: tuple[int, int], number: int
+) -> list[Dialogue]:
+    """Of some more dialogues those that lie together by length: less of a batch is padding."""
+    drawn = draw_dialogues(rng, material, size, _DRAWN_PER_CHOSEN * number)
+    drawn.sort(key=_num_characters)
+    start = number * int(rng.integers(_DRAWN_PER_CHOSEN))
+    return drawn[start : start + number]
+
+
+def _num_characters(dialogue: Dialogue) -> int:
+    return sum(len(turn.question) + len(turn.answer) for turn in dialogue.turns)
 
 
 class _Trained(nn.Module):
@@ -139,8 +154,11 @@ class LanguageStage:
         *,
         trains_tower: bool,
         device: torch.device = torch.device("cpu"),  # noqa: B008 - immutable
+        compiled: bool = False,
     ) -> None:
-        """`trains_tower`: the tower learns too, through the language model and from its names."""
+        """`trains_tower`: the tower learns too, through the language model and from its names.
+        `compiled`: a slow first step, a fifth less time for each one after.
+        """
         self._tokenizer = tokenizer
         self._trains_tower = trains_tower
         self._device = device
@@ -152,6 +170,9 @@ class LanguageStage:
             model.model.language_model.requires_grad_(False).bfloat16().to(device)
         )
         add_adapters(self._language_model)
+        if compiled:
+            for layer in self._language_model.layers:
+                layer.compile(dynamic=True)
         self._adapters = {
             name: parameter
             for name, parameter in self._language_model.named_parameters()

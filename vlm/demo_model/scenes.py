@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageEnhance, ImageFont
 
 from vlm.demo_model.objects import OBJECTS, NamedObject
 from vlm.demo_model.surfaces import (
@@ -30,6 +30,10 @@ from vlm.demo_model.words import WORDS
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 SHAPES = ("circle", "square", "triangle", "rectangle", "diamond", "cross", "ring")
 _MAX_ROTATION_DEGREES = 18.0
+_REPAINT_SHARE = 0.3
+_REPAINT_RANGE = (0.5, 1.5)
+_LOWEST_LINE = 18  # pixels, as low as a word of eight letters across 112 pixels
+_MOST_LETTERS = 12
 _MIN_COVERAGE = 0.12  # of a cell, for the cell to show the item
 
 
@@ -151,10 +155,17 @@ def write_word(
     rng: np.random.Generator, material: Material, word: str, rows: int, columns: int
 ) -> Scene:
     """`word`, in lower case, capitalised or in capitals."""
-    printed = (word, word.capitalize(), word.upper())[rng.integers(3)]
     sheet = _Sheet.blank(rng, rows, columns)
-    _write(rng, material, sheet, [(printed, Item("word", word, (), (0, 0)))])
+    _write(rng, material, sheet, [(_in_some_case(rng, word), _word_item(word))])
     return sheet.scene()
+
+
+def _in_some_case(rng: np.random.Generator, word: str) -> str:
+    return (word, word.capitalize(), word.upper())[rng.integers(3)]
+
+
+def _word_item(word: str) -> Item:
+    return Item("word", word, (), (0, 0))
 
 
 def draw_number(rng: np.random.Generator, material: Material, rows: int, columns: int) -> Scene:
@@ -166,14 +177,23 @@ def draw_number(rng: np.random.Generator, material: Material, rows: int, columns
 
 
 def draw_letters(rng: np.random.Generator, material: Material, rows: int, columns: int) -> Scene:
-    """One to four random letters or digits, larger than those of most words."""
-    line = "".join(
-        LETTERS[int(i)]
-        for i in rng.integers(len(LETTERS), size=rng.integers(1, min(4, columns) + 1))
-    )
-    printed = line.upper() if rng.random() < 0.5 else line
+    """A sheet of random letters and digits, one line or several under each other."""
     sheet = _Sheet.blank(rng, rows, columns)
-    _write(rng, material, sheet, [(printed, Item("letters", line, (), (0, 0)))])
+    for band in _bands(rng, sheet, max(1, int(sheet.height / _LOWEST_LINE))):
+        fitting = int(sheet.width / (0.6 * band.height))
+        number = int(rng.integers(1, min(max(1, fitting), _MOST_LETTERS) + 1))
+        line = "".join(LETTERS[int(i)] for i in rng.integers(len(LETTERS), size=number))
+        printed = line.upper() if rng.random() < 0.5 else line
+        _write(rng, material, sheet, [(printed, Item("letters", line, (), (0, 0)))], band)
+    return sheet.scene()
+
+
+def draw_lines(rng: np.random.Generator, material: Material, rows: int, columns: int) -> Scene:
+    """Several words, each on a line of its own that is at least an image token high."""
+    sheet = _Sheet.blank(rng, rows, columns)
+    for band in _bands(rng, sheet, rows):
+        word = WORDS[rng.integers(len(WORDS))]
+        _write(rng, material, sheet, [(_in_some_case(rng, word), _word_item(word))], band)
     return sheet.scene()
 
 
@@ -288,6 +308,10 @@ def _choose_drawing(
 
 
 def _vary(rng: np.random.Generator, glyph: Image.Image) -> Image.Image:
+    """Turned, mirrored, and in other colours, as another artist might have chosen them."""
+    for enhance in (ImageEnhance.Color, ImageEnhance.Brightness, ImageEnhance.Contrast):
+        if rng.random() < _REPAINT_SHARE:
+            glyph = enhance(glyph).enhance(rng.uniform(*_REPAINT_RANGE))
     if rng.random() < 0.5:
         glyph = glyph.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     angle = rng.uniform(-_MAX_ROTATION_DEGREES, _MAX_ROTATION_DEGREES)
@@ -344,23 +368,37 @@ def _shape_stamp(
     return stamp
 
 
+def _bands(rng: np.random.Generator, sheet: _Sheet, most: int) -> list[_Place]:
+    """The sheet cut into lines of one height, at most so many."""
+    number = int(rng.integers(1, most + 1))
+    height = sheet.height / number
+    return [_Place(0.0, height * at, sheet.width, height) for at in range(number)]
+
+
 def _write(
-    rng: np.random.Generator, material: Material, sheet: _Sheet, parts: list[tuple[str, Item]]
+    rng: np.random.Generator,
+    material: Material,
+    sheet: _Sheet,
+    parts: list[tuple[str, Item]],
+    band: _Place | None = None,
 ) -> None:
-    """Print the parts one behind the other on one line, in one font and colour."""
+    """Print the parts one behind the other on one line, in one font and colour, in a part of the
+    sheet or anywhere.
+    """
+    band = band or _Place(0.0, 0.0, sheet.width, sheet.height)
     path = choose(rng, material.fonts)
     line = "".join(printed for printed, _ in parts)
-    widest = sheet.width * rng.uniform(0.7, 0.96)
-    tallest = sheet.height * rng.uniform(0.4, 0.85)
+    widest = band.width * rng.uniform(0.7, 0.96)
+    tallest = band.height * rng.uniform(0.4 if band.height == sheet.height else 0.7, 0.95)
     reference = _font(path, 64)
     _, _, right, bottom = reference.getbbox(line)
     size = max(8, int(64 * min(widest / right, tallest / bottom)))
     font = _font(path, size)
     ink = contrasting(rng, sheet.background)
     lengths = [font.getlength(printed) for printed, _ in parts]
-    left = rng.uniform(0, max(0.0, sheet.width - sum(lengths)))
+    left = band.left + rng.uniform(0, max(0.0, band.width - sum(lengths)))
     height = font.getbbox(line)[3]
-    top = rng.uniform(0, max(0.0, sheet.height - height))
+    top = band.top + rng.uniform(0, max(0.0, band.height - height))
     for (printed, item), length in zip(parts, lengths, strict=True):
         stamp = _text_stamp(printed, font, ink, max(1, round(length)), max(1, round(height)))
         place = _Place(left, top, stamp.width, stamp.height)

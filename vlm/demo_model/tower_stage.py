@@ -30,6 +30,7 @@ from vlm.demo_model.concepts import (
     middle_cell,
     patch_centers,
     patch_letters,
+    total_number,
     wanted_words,
 )
 from vlm.demo_model.objects import OBJECTS
@@ -39,6 +40,7 @@ from vlm.demo_model.scenes import (
     SceneMaker,
     draw_chart,
     draw_letters,
+    draw_lines,
     draw_number,
     draw_objects,
     draw_shapes,
@@ -56,12 +58,13 @@ SIZES: tuple[Size, ...] = (
 )  # fmt: skip
 SIZE_ODDS = (0.05, 0.17, 0.40, 0.06, 0.05, 0.06, 0.04, 0.07, 0.05, 0.04, 0.01)
 _SCENE_ODDS = (0.26, 0.27, 0.14, 0.20, 0.07, 0.06)
-_LETTERS_ODDS = 0.12  # of scenes that only this stage draws
+_LETTERS_ODDS = 0.06  # of scenes that only this stage draws
+_LINES_ODDS = 0.2
 _GROUP_LOSS_WEIGHTS = (1.0, 0.5, 0.4, 0.5)
 _BACKGROUND_WEIGHT = 0.3
 _FIRING_WEIGHT = 0.02
 _MISSED_WEIGHT = 4.0  # a word left out is worse than one too many
-_LETTER_WEIGHT = 1.0
+_LETTER_WEIGHT = 0.5
 _CENTER_WEIGHT = 1.0
 _NO_CENTER_WEIGHT = 0.05
 _NO_LETTER_WEIGHT = 0.05
@@ -95,8 +98,11 @@ class SceneDrawer:
         return [self._draw_one(rng, rows, columns) for _ in range(number)]
 
     def _draw_one(self, rng: np.random.Generator, rows: int, columns: int) -> Scene:
-        if rng.random() < _LETTERS_ODDS:
+        kind = rng.random()
+        if kind < _LETTERS_ODDS:
             return draw_letters(rng, self.material, rows, columns)
+        if kind < _LETTERS_ODDS + _LINES_ODDS:
+            return draw_lines(rng, self.material, rows, columns)
         return draw_any(rng, self.material, rows, columns)
 
 
@@ -246,7 +252,7 @@ def word_loss(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def _judge(scene: Scene, said: Tensor, labels: Tensor) -> Iterator[tuple[str, bool]]:
-    """Of every item: is each of its words said, and is its middle found?"""
+    """Of every item: is each of its words said, and is its middle found? And how many in all?"""
     things, colors, marks, numbers = torch.split(said, [len(words) for words in GROUPS], dim=-1)
     for item in scene.items:
         cells = list(item.cells)
@@ -261,6 +267,10 @@ def _judge(scene: Scene, said: Tensor, labels: Tensor) -> Iterator[tuple[str, bo
             yield " middle", cells[loudest] == middle_cell(scene, item)
         elif mark != NONE:
             yield " mark", int(marks[cells].sum(0).argmax()) == mark
+    ground = labels[:, 0] == THINGS.index(BACKGROUND)
+    total = total_number(scene)
+    if total != NONE and bool(ground.any()):
+        yield " total", int(numbers[ground].sum(0).argmax()) == total
 
 
 def draw_single(rng: np.random.Generator, material: Material, rows: int, columns: int) -> Scene:

@@ -81,7 +81,7 @@ def train_stage(
     stage = (
         _tower_stage(files, device, compiled)
         if name == "tower"
-        else _language_stage(name, files, device)
+        else _language_stage(name, files, device, compiled)
     )
     train(
         stage,
@@ -110,7 +110,9 @@ def _tower_stage(files: TrainingFiles, device: torch.device, compiled: bool) -> 
     return TowerStage(tower, training_material(files.artwork_cache), device, compiled=compiled)
 
 
-def _language_stage(name: StageName, files: TrainingFiles, device: torch.device) -> LanguageStage:
+def _language_stage(
+    name: StageName, files: TrainingFiles, device: torch.device, compiled: bool
+) -> LanguageStage:
     gguf_path = files.gguf()
     model, tokenizer = _load_composed(gguf_path)
     material = training_material(files.artwork_cache)
@@ -119,7 +121,13 @@ def _language_stage(name: StageName, files: TrainingFiles, device: torch.device)
         logger.warning("no --text: nothing will keep the language model's text abilities")
     model.model.visual.load_state_dict(_tower_weights(files, "tower"))
     stage = LanguageStage(
-        model, material, tokenizer, text, trains_tower=name == "joint", device=device
+        model,
+        material,
+        tokenizer,
+        text,
+        trains_tower=name == "joint",
+        device=device,
+        compiled=compiled,
     )
     if name == "joint":
         stage.start_from(_adapter_weights(files, "read"))
