@@ -33,6 +33,7 @@ from vlm.demo_model.concepts import (
 )
 from vlm.demo_model.language_model_source import LanguageModelSource
 from vlm.demo_model.language_stage import (
+    Dialogue,
     LanguageStage,
     Lesson,
     TextExample,
@@ -40,7 +41,7 @@ from vlm.demo_model.language_stage import (
     draw_dialogues,
     read_text_examples,
 )
-from vlm.demo_model.scenes import LETTERS, Material, draw_shapes, write_word
+from vlm.demo_model.scenes import LETTERS, Material, Scene, draw_shapes, write_word
 from vlm.demo_model.surfaces import COLORS
 from vlm.demo_model.tower_stage import TowerStage, word_loss
 from vlm.demo_model.vision_tower import MERGE, build_tower
@@ -154,6 +155,11 @@ def test_the_tower_stage_gets_better_on_a_batch_that_it_sees_again(material: Mat
     assert losses[-1] < losses[0]
 
 
+def _lesson(*dialogues: Dialogue, naming: list[Scene] | None = None, told: bool = False) -> Lesson:
+    number = sum(len(dialogue.scenes) for dialogue in dialogues)
+    return Lesson(dialogues, torch.full((number,), told), (), naming)
+
+
 @pytest.mark.parametrize("trains_tower", [False, True])
 def test_a_lesson_reaches_every_trained_weight(material: Material, trains_tower: bool) -> None:
     """With B at zero, a LoRA's A has no gradient yet; everything else must have one."""
@@ -163,7 +169,7 @@ def test_a_lesson_reaches_every_trained_weight(material: Material, trains_tower:
     naming = stage.draw(rng).naming if trains_tower else None
     while trains_tower and naming is None:
         naming = stage.draw(rng).naming
-    loss, _ = stage.loss(Lesson(dialogues, (), naming))
+    loss, _ = stage.loss(_lesson(*dialogues, naming=naming))
     loss.backward()  # type: ignore[no-untyped-call]
     for name, parameter in stage.trained.named_parameters():
         if "lora_A" not in name and "letters" not in name and "centers" not in name:
@@ -171,9 +177,24 @@ def test_a_lesson_reaches_every_trained_weight(material: Material, trains_tower:
             assert bool(parameter.grad.any()), name
 
 
+def test_what_is_told_does_not_come_from_the_tower(material: Material) -> None:
+    stage = _stage(material, trains_tower=False)
+    (one,) = draw_dialogues(np.random.default_rng(0), material, (3, 3), 1)
+    white = tuple(replace(s, pixels=np.full_like(s.pixels, 255)) for s in one.scenes)
+    blank = replace(one, scenes=white)
+    with torch.no_grad():
+        seen, unseen, told, told_blank = (
+            float(stage.loss(_lesson(dialogue, told=told))[0])
+            for told in (False, True)
+            for dialogue in (one, blank)
+        )
+    assert seen != unseen
+    assert told == told_blank != seen
+
+
 def test_text_alone_is_learned_without_pictures(material: Material) -> None:
     stage = _stage(material, trains_tower=False)
-    loss, pictures = stage.loss(Lesson((), (TextExample((2, 5, 6), (7, 8, 9, 2)),), None))
+    loss, pictures = stage.loss(replace(_lesson(), text=(TextExample((2, 5, 6), (7, 8, 9, 2)),)))
     assert pictures == 0
     assert float(loss.detach()) > 0
 
@@ -187,8 +208,8 @@ def test_two_pictures_of_a_dialogue_reach_the_model_in_order(material: Material)
     one = dialogues[0]
     swapped = replace(one, scenes=one.scenes[::-1])
     with torch.no_grad():
-        loss, _ = stage.loss(Lesson((one,), (), None))
-        other, _ = stage.loss(Lesson((swapped,), (), None))
+        loss, _ = stage.loss(_lesson(one))
+        other, _ = stage.loss(_lesson(swapped))
     assert float(loss) != float(other)
 
 

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase, Qwen2_5_VLForConditionalGeneration
 
 from vlm.demo_model.composition import IMAGE_PAD, VISION_END, VISION_START
+from vlm.demo_model.concepts import Concepts, cell_labels, wanted_words
 from vlm.demo_model.dialogues import Turn, ask
 from vlm.demo_model.scenes import Material, Scene
 from vlm.demo_model.tower_stage import SIZES, SceneDrawer, TowerStage, draw_any
@@ -42,6 +43,7 @@ _TEXT_EVERY = 5  # one step in so many is text only
 _TWO_PICTURES_SHARE = 0.12
 _NAMING_WEIGHT = 0.3
 _DRAWN_PER_CHOSEN = 3
+_TOLD_SHARE = 0.4
 _IGNORED = -100
 _LENGTH_STEP = 16
 _HELD_OUT_SEED = 2**31 + 11
@@ -88,11 +90,21 @@ def read_text_examples(paths: Iterable[Path], *, held_out: bool = False) -> list
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What one step learns from: dialogues or text examples, and scenes for the naming loss."""
+    """What one step learns from: dialogues or text examples, and scenes for the naming loss.
+
+    Pictures that are `told`, (pictures,) bool, reach the language model as a perfect tower would
+    see them: so it learns to read what the tower learns to see later.
+    """
 
     dialogues: tuple[Dialogue, ...]
+    told: Tensor
     text: tuple[TextExample, ...]
     naming: list[Scene] | None
+
+    @property
+    def scenes(self) -> list[Scene]:
+        """Every picture, dialogue by dialogue."""
+        return [scene for dialogue in self.dialogues for scene in dialogue.scenes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +120,13 @@ class LessonDrawer:
         """One lesson."""
         if self.text and rng.integers(_TEXT_EVERY) == 0:
             chosen = rng.integers(len(self.text), size=self.scale.text_rows_per_batch)
-            return Lesson((), tuple(self.text[i] for i in chosen), None)
+            return Lesson((), torch.empty(0), tuple(self.text[i] for i in chosen), None)
         size = SIZES[rng.choice(len(SIZES), p=_SIZE_ODDS)]
         number = max(2, self.scale.tokens_per_batch // (100 + size[0] * size[1]))
         dialogues = _alike_in_length(rng, self.material, size, number)
-        return Lesson(tuple(dialogues), (), self.naming(rng) if self.naming else None)
+        num_pictures = sum(len(dialogue.scenes) for dialogue in dialogues)
+        told = torch.from_numpy(rng.random(num_pictures) < _TOLD_SHARE)
+        return Lesson(tuple(dialogues), told, (), self.naming(rng) if self.naming else None)
 
 
 def _alike_in_length(
@@ -169,6 +183,8 @@ class LanguageStage:
         self._language_model = (
             model.model.language_model.requires_grad_(False).bfloat16().to(device)
         )
+        embeddings = self._language_model.embed_tokens.weight.float()
+        self._concepts = Concepts.of(tokenizer, embeddings).to(device)
         add_adapters(self._language_model)
         if compiled:
             for layer in self._language_model.layers:
@@ -215,14 +231,19 @@ class LanguageStage:
         """Next-token loss of one lesson, and the naming loss where the tower learns too."""
         if drawn.text:
             return self._next_token_loss(self._tokenize_text(drawn.text), None), 0
-        scenes = [scene for dialogue in drawn.dialogues for scene in dialogue.scenes]
-        with torch.set_grad_enabled(self._trains_tower):
-            image = self._naming.tokens(scenes)
-        loss = self._next_token_loss(self._tokenize(drawn.dialogues), image)
+        loss = self._next_token_loss(self._tokenize(drawn.dialogues), self._image_tokens(drawn))
         if drawn.naming is None:
-            return loss, len(scenes)
+            return loss, len(drawn.told)
         naming, num_named = self._naming.loss(drawn.naming)
-        return loss + _NAMING_WEIGHT * naming, len(scenes) + num_named
+        return loss + _NAMING_WEIGHT * naming, len(drawn.told) + num_named
+
+    def _image_tokens(self, drawn: Lesson) -> Tensor:
+        """(pictures, tokens, hidden), seen by the tower or told."""
+        with torch.set_grad_enabled(self._trains_tower):
+            seen = self._naming.tokens(drawn.scenes)
+        words = wanted_words(cell_labels(drawn.scenes)).to(seen)
+        told = drawn.told.to(self._device)[:, None, None]
+        return torch.where(told, self._concepts.tokens(words), seen)
 
     @torch.no_grad()
     def held_out_accuracy(self) -> dict[str, float]:
