@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import logging
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 from eagle.training.base import Base, default_device, load_base
 from eagle.training.batch_decode import BatchDecoder, Completion, Request
 from eagle.training.images import ImageMerger
+from eagle.training.progress import Progress
 from eagle.training.prompts import PromptSeed, is_held_out, prompt_seed, read_prompts
 from eagle.training.shards import Record, shard_path, write_shard
 
@@ -42,32 +42,6 @@ class DataOptions:
     answer_temperature: float = 0.8
     sampled_share: float = 0.25
     rows: int = 64
-
-
-class Progress:
-    """Logs tokens per second and the time left, at most every `every` seconds."""
-
-    def __init__(self, total_prompts: int, every: float = 30.0) -> None:
-        self._total, self._every = total_prompts, every
-        self._started = self._last = time.monotonic()
-        self._tokens = self._prompts = 0
-
-    def tokens(self, count: int) -> None:
-        self._tokens += count
-
-    def prompt_done(self) -> None:
-        self._prompts += 1
-        now = time.monotonic()
-        if now - self._last >= self._every or self._prompts == self._total:
-            self._last, elapsed = now, now - self._started
-            left = elapsed / self._prompts * (self._total - self._prompts)
-            logger.info(
-                "%d of %d prompts, %.0f tokens/s, %.0f minutes left",
-                self._prompts,
-                self._total,
-                self._tokens / elapsed,
-                left / 60,
-            )
 
 
 def open_user_turn(base: Base) -> str:
@@ -141,7 +115,7 @@ class Generator:
         limit, found = self.options.max_prompt_tokens, []
         short = [request for request in requests if len(request.prompt_ids) <= limit]
         for done in self.decoder.run(short, self.progress.tokens):
-            self.progress.prompt_done()
+            self.progress.unit_done()
             index = done.request.key
             found.append((_record(seeds[index], texts[index], done), done.states))
         found.sort(key=lambda pair: pair[0].index)
@@ -192,7 +166,8 @@ def generate(
     count = options.num_prompts if prompts is None else len(prompts)
     starts = range(0, count, options.shard_size)
     missing = [s for s in starts if not shard_path(out, s // options.shard_size).exists()]
-    progress = Progress(sum(min(options.shard_size, count - start) for start in missing))
+    to_answer = sum(min(options.shard_size, count - start) for start in missing)
+    progress = Progress("prompts", to_answer)
     generator = Generator(base, options, progress)
     for start in missing:
         numbers = range(start, min(start + options.shard_size, count))

@@ -10,22 +10,24 @@ import argparse
 import itertools
 import logging
 import math
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import mean
 
 import torch
 
 from eagle.errors import EagleConfigError
 from eagle.training.base import Base, default_device, load_base
+from eagle.training.curve import CurvePoint, add_point, cut_curve
 from eagle.training.dataset import Example, collate, endless_batches, load_examples, split
 from eagle.training.draft import Draft
 from eagle.training.evaluation import Evaluation, evaluate
 from eagle.training.export import TrainedDraft, export_draft, import_draft
 from eagle.training.initialise import draft_shape, initialise
 from eagle.training.losses import Target, ttt_loss
+from eagle.training.progress import Progress
 from eagle.training.vocabulary import build_vocabulary, count_tokens, coverage
 
 logger = logging.getLogger(__name__)
@@ -50,7 +52,7 @@ class TrainOptions:
 
 
 class Trainer:
-    """The mutable state of a run: draft, optimizer, step count."""
+    """The mutable state of a run: draft, optimizer, step count, answer tokens seen."""
 
     def __init__(
         self, trained: TrainedDraft, target: Target, options: TrainOptions, device: str = "cpu"
@@ -59,7 +61,7 @@ class Trainer:
         self.trained, self.target, self.options = trained, target.to(self.device), options
         trained.draft.to(self.device)
         self.dtype: torch.dtype = getattr(torch, options.dtype)
-        self.step = 0
+        self.step = self.tokens = 0
         self.optimizer = torch.optim.AdamW(
             trained.draft.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0
         )
@@ -84,6 +86,7 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
+        self.tokens += sum(example.num_slots for example in examples)
         return loss.item()
 
     def evaluate(self, examples: Sequence[Example]) -> Evaluation:
@@ -95,6 +98,7 @@ class Trainer:
         state = {
             "options": asdict(self.options),
             "step": self.step,
+            "tokens": self.tokens,
             "draft": self.draft.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "target_ids": self.target.vocabulary.target_ids.cpu(),
@@ -111,7 +115,7 @@ class Trainer:
             raise EagleConfigError(
                 f"{path} was written with other options or other data; remove it to start afresh."
             )
-        self.step = state["step"]
+        self.step, self.tokens = state["step"], state["tokens"]
         self.draft.load_state_dict(state["draft"])
         self.optimizer.load_state_dict(state["optimizer"])
 
@@ -188,32 +192,47 @@ def train(
 ) -> Evaluation:
     """Train to `options.steps` and write the draft to `out`, also at every checkpoint.
 
-    The checkpoint stands beside `out` and is taken up again if it is there.
+    The checkpoint stands beside `out` and is taken up again if it is there; so does the curve.
     """
     examples, held_out, trainer = prepare(base, data, options, start_from, device)
     checkpoint = out.with_name(f"{out.name}.checkpoint.pt")
     if checkpoint.exists():
         trainer.resume(checkpoint)
         logger.info("resumed at step %d", trainer.step)
+    curve = out.with_name(f"{out.name}.curve.jsonl")
+    cut_curve(curve, trainer.step)
 
     batches = endless_batches(examples, options.batch_slots, options.seed)
+    progress = Progress("steps", options.steps, trainer.step)
     losses: list[float] = []
-    slots, started = 0, time.monotonic()
     for batch in itertools.islice(batches, trainer.step, options.steps):
+        seen = trainer.tokens
         losses.append(trainer.train_step(batch))
-        slots += sum(example.num_slots for example in batch)
+        progress.tokens(trainer.tokens - seen)
+        progress.unit_done(f"loss {mean(losses):.3f}")
         if trainer.step % options.checkpoint_every == 0 and trainer.step < options.steps:
-            loss, rate = sum(losses) / len(losses), slots / (time.monotonic() - started)
-            logger.info("step %d: loss %.3f, %.0f answer tokens/s", trainer.step, loss, rate)
-            logger.info("step %d: %s", trainer.step, trainer.evaluate(held_out))
+            record(trainer, trainer.evaluate(held_out), losses, curve)
             trainer.save(checkpoint)
             export_draft(trainer.trained, base, out)
             losses.clear()
     evaluation = trainer.evaluate(held_out)
-    logger.info("step %d: %s", trainer.step, evaluation)
+    record(trainer, evaluation, losses, curve)
     export_draft(trainer.trained, base, out)
     checkpoint.unlink(missing_ok=True)
     return evaluation
+
+
+def record(trainer: Trainer, evaluation: Evaluation, losses: Sequence[float], curve: Path) -> None:
+    """Log an evaluation and add it to the curve."""
+    logger.info("step %d, %d answer tokens: %s", trainer.step, trainer.tokens, evaluation)
+    point = CurvePoint(
+        trainer.step,
+        trainer.tokens,
+        mean(losses) if losses else None,
+        evaluation.accuracy,
+        evaluation.acceptance_length,
+    )
+    add_point(curve, point)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -13,12 +15,15 @@ from safetensors.torch import load_file
 
 from eagle.checkpoint import read_config
 from eagle.loading import TargetFacts, bind_draft, check_fit, read_draft
+from eagle.training import progress as progress_module
 from eagle.training import train as train_module
 from eagle.training.base import Base
-from eagle.training.dataset import Example, collate, endless_batches
+from eagle.training.curve import CurvePoint
+from eagle.training.dataset import Example, collate, endless_batches, split
 from eagle.training.evaluation import chain_rounds
 from eagle.training.export import WEIGHTS, TrainedDraft, export_draft
 from eagle.training.losses import Target, ttt_loss
+from eagle.training.progress import Progress
 from eagle.training.train import TrainOptions, first_draft, prepare, train
 from eagle.training.ttt import Batch, unroll
 
@@ -153,6 +158,40 @@ def test_resuming_changes_nothing(
     whole, parts = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
     assert whole.keys() == parts.keys()
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    curves = [(tmp_path / f"{name}.curve.jsonl").read_text() for name in ("whole", "parts")]
+    assert curves[0] == curves[1]
+
+
+def test_the_curve_has_a_point_an_evaluation(
+    base: Base, data: Path, examples: list[Example], tmp_path: Path
+) -> None:
+    (tmp_path / "draft.curve.jsonl").write_text('{"step": 5}\n')  # of a run before this one
+    evaluation = train(base, [data], tmp_path / "draft", OPTIONS)
+    lines = (tmp_path / "draft.curve.jsonl").read_text().splitlines()
+    points = [CurvePoint(**json.loads(line)) for line in lines]
+    assert [point.step for point in points] == [5, 10, 12]
+    training, _ = split(examples)
+    batches = itertools.islice(endless_batches(training, OPTIONS.batch_slots, OPTIONS.seed), 12)
+    assert points[-1].tokens == sum(e.num_slots for batch in batches for e in batch)
+    assert tuple(points[-1].accuracy) == evaluation.accuracy
+    assert points[-1].loss is not None
+    assert points[-1].loss > 0
+
+
+def test_progress_tells_the_time_left(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 20.0, 120.0, 150.0])
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: next(clock))
+    with caplog.at_level(logging.INFO):
+        progress = Progress("steps", total=103, done=100)
+        for _ in range(3):
+            progress.tokens(100)
+            progress.unit_done("loss 2.5")
+    assert caplog.messages == [
+        "102 of 103 steps (99 %), loss 2.5, 2 tokens/s, 1 minutes left",
+        "103 of 103 steps (100 %), loss 2.5, 2 tokens/s, 0 minutes left",
+    ]
 
 
 def test_a_tiny_base_is_learned(base: Base, data: Path) -> None:
