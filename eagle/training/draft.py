@@ -28,6 +28,8 @@ class DraftShape:
     rms_norm_eps: float
     rope_theta: float
     mrope_section: tuple[int, int, int] | None = None
+    fc_norm: bool = False  # EAGLE-3.1: each captured state is normed before they are fused
+    norm_output: bool = False  # EAGLE-3.1: what is recycled is the normed output
 
 
 class RMSNorm(nn.Module):
@@ -82,10 +84,22 @@ class Draft(nn.Module):
     def __init__(self, shape: DraftShape) -> None:
         super().__init__()
         self.shape = shape
+        if shape.fc_norm:
+            self.fc_norm = nn.ModuleList(
+                RMSNorm(shape.hidden_size, shape.rms_norm_eps) for _ in range(3)
+            )
         self.fc = nn.Linear(3 * shape.hidden_size, shape.hidden_size, bias=False)
         self.midlayer = DraftLayer(shape)
         self.norm = RMSNorm(shape.hidden_size, shape.rms_norm_eps)
         self.lm_head = nn.Linear(shape.hidden_size, shape.draft_vocab_size, bias=False)
+
+    def fuse(self, aux: torch.Tensor) -> torch.Tensor:
+        """The base's low, mid and high states (B, L, 3H) -> features (B, L, H)."""
+        if self.shape.fc_norm:
+            parts = zip(self.fc_norm, aux.chunk(3, dim=-1), strict=True)
+            aux = torch.cat([norm(part) for norm, part in parts], dim=-1)
+        features: torch.Tensor = self.fc(aux)
+        return features
 
     def join(self, embeds: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """(B, L, H) twice -> (B, L, 2H), each half normed on its own."""
@@ -101,11 +115,15 @@ class Draft(nn.Module):
         return keys, attention.v_proj(joined).unflatten(-1, self._heads)
 
     def finish(self, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """Residuals around attention and MLP; the result is what the next step recycles."""
+        """Residuals around attention and MLP."""
         layer = self.midlayer
         hidden = hidden + layer.self_attn.o_proj(attended)
         out: torch.Tensor = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
         return out
+
+    def recycled(self, hidden: torch.Tensor) -> torch.Tensor:
+        """What the next step reads in place of the base's feature."""
+        return self.norm(hidden) if self.shape.norm_output else hidden
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = self.lm_head(self.norm(hidden))

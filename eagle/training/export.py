@@ -14,6 +14,9 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from eagle.checkpoint import read_config
+from eagle.draft_config import parse_draft_config
+from eagle.errors import EagleConfigError
 from eagle.training.base import Base
 from eagle.training.draft import Draft, DraftShape
 from eagle.training.initialise import draft_shape
@@ -60,6 +63,7 @@ def draft_config(shape: DraftShape, base: Base) -> dict[str, Any]:
             "use_aux_hidden_state": True,
         },
     }
+    config |= {name: True for name in ("fc_norm", "norm_output") if getattr(shape, name)}
     if shape.mrope_section is not None:
         config["rope_scaling"] = {"type": "mrope", "mrope_section": list(shape.mrope_section)}
     return config
@@ -84,8 +88,17 @@ def export_draft(trained: TrainedDraft, base: Base, out: Path) -> None:
 
 def import_draft(folder: Path, base: Base) -> TrainedDraft:
     """A draft of `export_draft`'s form to train on, float32; its tensors must fit the base."""
+    config = parse_draft_config(read_config(folder), "specforge")
+    if config.norm_before_residual or config.norm_before_fc:
+        raise EagleConfigError(
+            f"{folder} norms its features in a way that training does not know; start from another "
+            f"draft."
+        )
     tensors = load_file(folder / WEIGHTS)
     vocabulary = DraftVocabulary(tensors.pop("d2t"), tensors.pop("t2d"))
-    draft = Draft(draft_shape(base, len(vocabulary.d2t)))
+    shape = draft_shape(
+        base, len(vocabulary.d2t), fc_norm=config.fc_norm, norm_output=config.norm_output
+    )
+    draft = Draft(shape)
     draft.load_state_dict(tensors)
     return TrainedDraft(draft, vocabulary)

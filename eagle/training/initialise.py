@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import nn
 
 from eagle.training.base import Base
-from eagle.training.draft import Draft, DraftShape
+from eagle.training.draft import Draft, DraftShape, RMSNorm
+from eagle.training.ttt import Batch
 from eagle.training.vocabulary import DraftVocabulary
 
 
-def draft_shape(base: Base, draft_vocab_size: int) -> DraftShape:
+def draft_shape(
+    base: Base, draft_vocab_size: int, *, fc_norm: bool = False, norm_output: bool = False
+) -> DraftShape:
     """A draft as wide as the base, with the base's attention heads and rotary embedding."""
     config = base.text_config
     rope = config.rope_parameters
@@ -27,6 +32,8 @@ def draft_shape(base: Base, draft_vocab_size: int) -> DraftShape:
         rms_norm_eps=config.rms_norm_eps,
         rope_theta=rope["rope_theta"],
         mrope_section=tuple(section) if section else None,
+        fc_norm=fc_norm,
+        norm_output=norm_output,
     )
 
 
@@ -54,3 +61,13 @@ def initialise(draft: Draft, base: Base, vocabulary: DraftVocabulary) -> None:
     ours.self_attn.o_proj.weight.copy_(last.self_attn.o_proj.weight)
     ours.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight)
     ours.mlp.load_state_dict(last.mlp.state_dict())
+
+
+@torch.no_grad()
+def scale_fc_norm(draft: Draft, batch: Batch) -> None:
+    """Give the norms before fc the captured states' usual size, so that fc reads at first about
+    what it would read without them. The median ignores the few tokens whose states are huge."""
+    states = batch.aux[batch.valid].float().view(-1, 3, draft.shape.hidden_size)
+    sizes = states.square().mean(-1).sqrt().median(0).values
+    for norm, size in zip(draft.fc_norm, sizes, strict=True):
+        cast(RMSNorm, norm).weight.fill_(size)

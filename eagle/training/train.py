@@ -25,12 +25,14 @@ from eagle.training.dataset import Example, collate, endless_batches, load_examp
 from eagle.training.draft import Draft
 from eagle.training.evaluation import Evaluation, evaluate
 from eagle.training.export import TrainedDraft, export_draft, import_draft
-from eagle.training.initialise import draft_shape, initialise
+from eagle.training.initialise import draft_shape, initialise, scale_fc_norm
 from eagle.training.losses import Target, ttt_loss
 from eagle.training.progress import Progress
 from eagle.training.vocabulary import build_vocabulary, count_tokens, coverage
 
 logger = logging.getLogger(__name__)
+
+FC_NORM_EXAMPLES = 8  # whose states say how large they usually are
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class TrainOptions:
     dtype: str = "bfloat16"
     checkpoint_every: int = 250
     evaluation_examples: int = 64
+    fc_norm: bool = False
+    norm_output: bool = False
 
 
 class Trainer:
@@ -133,23 +137,34 @@ def first_draft(
     """A new draft from the base's parts and the answers' most frequent tokens.
 
     With `start_from`, the layer is that draft's, and so are the head's rows of all tokens that both
-    vocabularies have: more data may change the vocabulary without losing what was learned.
+    vocabularies have: more data may change the vocabulary without losing what was learned. The
+    draft's variants are kept, and those of the options come on top.
     """
     counts = count_tokens(example.record.answer_ids for example in examples)
     vocabulary = build_vocabulary(counts, options.draft_vocab_size, base.text_config.vocab_size)
+    old = import_draft(start_from, base) if start_from is not None else None
+    shape = draft_shape(
+        base,
+        options.draft_vocab_size,
+        fc_norm=options.fc_norm or (old is not None and old.draft.shape.fc_norm),
+        norm_output=options.norm_output or (old is not None and old.draft.shape.norm_output),
+    )
     torch.manual_seed(options.seed)
-    draft = Draft(draft_shape(base, options.draft_vocab_size))
+    draft = Draft(shape)
     initialise(draft, base, vocabulary)
-    if start_from is not None:
-        carry_over(import_draft(start_from, base), TrainedDraft(draft, vocabulary))
-    return TrainedDraft(draft, vocabulary)
+    if shape.fc_norm:
+        scale_fc_norm(draft, collate(examples[:FC_NORM_EXAMPLES]))
+    trained = TrainedDraft(draft, vocabulary)
+    if old is not None:
+        carry_over(old, trained)
+    return trained
 
 
 @torch.no_grad()
 def carry_over(old: TrainedDraft, new: TrainedDraft) -> None:
-    """Copy `old` into `new`, whose vocabulary may differ."""
-    fresh_head = new.draft.lm_head.weight.clone()
-    new.draft.load_state_dict(old.draft.state_dict() | {"lm_head.weight": fresh_head})
+    """Copy `old` into `new`, whose vocabulary may differ and which may have further norms."""
+    tensors, fresh_head = new.draft.state_dict(), new.draft.lm_head.weight.clone()
+    new.draft.load_state_dict(tensors | old.draft.state_dict() | {"lm_head.weight": fresh_head})
     row_of = {token: row for row, token in enumerate(old.vocabulary.target_ids.tolist())}
     for row, token in enumerate(new.vocabulary.target_ids.tolist()):
         if token in row_of:
@@ -246,6 +261,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-slots", type=int, default=defaults.batch_slots)
     parser.add_argument("--learning-rate", type=float, default=defaults.learning_rate)
     parser.add_argument("--draft-vocab-size", type=int, default=defaults.draft_vocab_size)
+    parser.add_argument(
+        "--fc-norm",
+        action="store_true",
+        help="EAGLE-3.1: norm each captured state before they are fused (kept by --start-from)",
+    )
+    parser.add_argument(
+        "--norm-output",
+        action="store_true",
+        help="EAGLE-3.1: feed the draft its normed output back (kept by --start-from)",
+    )
     parser.add_argument("--checkpoint-every", type=int, default=defaults.checkpoint_every)
     parser.add_argument("--seed", type=int, default=defaults.seed)
     parser.add_argument("--device", default=default_device(), help="cpu or cuda")
@@ -262,6 +287,8 @@ def run(arguments: argparse.Namespace) -> None:
         draft_vocab_size=arguments.draft_vocab_size,
         seed=arguments.seed,
         checkpoint_every=arguments.checkpoint_every,
+        fc_norm=arguments.fc_norm,
+        norm_output=arguments.norm_output,
     )
     base = load_base(arguments.base)
     train(base, arguments.data, arguments.out, options, arguments.start_from, arguments.device)

@@ -61,7 +61,7 @@ def unroll(
     """
     answer = slice(batch.next_ids.shape[1] - batch.num_answer_slots, None)
     rope = Rope(draft.shape, batch.positions)
-    features = draft.fc(batch.aux)
+    features = draft.fuse(batch.aux)
     joined = draft.join(F.embedding(batch.next_ids, embedding).to(features.dtype), features)
     keys, values = draft.keys_values(joined, rope)
     bias = causal_bias(batch.valid, batch.num_answer_slots)
@@ -69,14 +69,15 @@ def unroll(
     answer_positions = batch.positions[:, :, answer]
     answer_ids = batch.next_ids[:, answer]
     rope = Rope(draft.shape, answer_positions)
-    joined, hidden = joined[:, answer], features[:, answer]
+    joined, fed = joined[:, answer], features[:, answer]
     diagonals: list[tuple[torch.Tensor, torch.Tensor]] = []
     for step in range(steps):
         if step > 0:
             rope = Rope(draft.shape, answer_positions + step)
-            embeds = F.embedding(shift_left(answer_ids, step), embedding).to(hidden.dtype)
-            joined = draft.join(embeds, hidden)
+            embeds = F.embedding(shift_left(answer_ids, step), embedding).to(fed.dtype)
+            joined = draft.join(embeds, fed)
             diagonals.append(draft.keys_values(joined, rope))
         query = draft.queries(joined, rope)
-        hidden = draft.finish(hidden, ttt_attention(query, keys, values, bias, diagonals))
+        hidden = draft.finish(fed, ttt_attention(query, keys, values, bias, diagonals))
         yield hidden
+        fed = draft.recycled(hidden)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from eagle.checkpoint import read_config
+from eagle.errors import EagleConfigError
 from eagle.loading import TargetFacts, bind_draft, check_fit, read_draft
 from eagle.training import progress as progress_module
 from eagle.training import train as train_module
@@ -21,7 +22,7 @@ from eagle.training.base import Base
 from eagle.training.curve import CurvePoint
 from eagle.training.dataset import Example, collate, endless_batches, split
 from eagle.training.evaluation import chain_rounds
-from eagle.training.export import WEIGHTS, TrainedDraft, export_draft
+from eagle.training.export import WEIGHTS, TrainedDraft, export_draft, import_draft
 from eagle.training.losses import Target, ttt_loss
 from eagle.training.progress import Progress
 from eagle.training.train import TrainOptions, first_draft, prepare, train
@@ -84,20 +85,21 @@ def test_the_loss_s_gradient_is_autograd_s(
     torch.testing.assert_close(ours, wanted)
 
 
+@pytest.mark.parametrize("fc_norm", [False, True])
+@pytest.mark.parametrize("norm_output", [False, True])
 def test_training_steps_are_inference_s_tree_levels(
-    base: Base, trained: TrainedDraft, target: Target, examples: list[Example], tmp_path: Path
+    base: Base, examples: list[Example], tmp_path: Path, fc_norm: bool, norm_output: bool
 ) -> None:
     """The hidden state of step i in slot s equals level i + 1 below a root at the same place."""
-    export_draft(trained, base, tmp_path / "draft")
+    options = dataclasses.replace(OPTIONS, fc_norm=fc_norm, norm_output=norm_output)
+    export_draft(first_draft(base, examples, options, None), base, tmp_path / "draft")
+    trained = import_draft(tmp_path / "draft", base)  # what bfloat16 has kept
     checkpoint = read_draft(tmp_path / "draft")
-    head = bind_draft(checkpoint, target.embedding, dtype=torch.float32, device=torch.device("cpu"))
-    trained.draft.load_state_dict(  # what bfloat16 has kept
-        {name: t.float() for name, t in load_file(tmp_path / "draft" / WEIGHTS).items()
-         if name not in ("d2t", "t2d")}
-    )  # fmt: skip
+    assert (checkpoint.config.fc_norm, checkpoint.config.norm_output) == (fc_norm, norm_output)
+    head = bind_draft(checkpoint, base.embedding, dtype=torch.float32, device=torch.device("cpu"))
     example, slot = examples[0], 4
     batch = in_float32([example])
-    steps = list(unroll(trained.draft, target.embedding, batch, 3))
+    steps = list(unroll(trained.draft, base.embedding, batch, 3))
 
     seen = len(example.record.prompt_ids) + slot
     cache = head.new_cache(256)
@@ -106,9 +108,42 @@ def test_training_steps_are_inference_s_tree_levels(
     hidden = head.forward(embeds, features, batch.positions[:, 0, :seen], cache)[-1:]
     for level, step in enumerate(steps):
         torch.testing.assert_close(step[0, slot], hidden[0], atol=1e-4, rtol=1e-4)
+        log_q = F.log_softmax(trained.draft.logits(step[0, slot]), dim=-1)
+        wanted = head.log_probabilities(hidden)[0]
+        torch.testing.assert_close(log_q, wanted, atol=1e-4, rtol=1e-4)
         token = torch.tensor([example.record.answer_ids[slot + level + 1]])
         positions = torch.full((3, 1), seen + level)
         hidden = head.forward(head.embed(token), head.recycled(hidden), positions, cache)
+
+
+def test_a_draft_keeps_its_variants_and_can_gain_more(
+    base: Base, examples: list[Example], tmp_path: Path
+) -> None:
+    """A norm that is added reads states of the size that fc knows, so step 0 hardly moves."""
+    export_draft(first_draft(base, examples, OPTIONS, None), base, tmp_path / "plain")
+    both = dataclasses.replace(OPTIONS, fc_norm=True, norm_output=True)
+    gained = first_draft(base, examples, both, tmp_path / "plain")
+    plain, batch = import_draft(tmp_path / "plain", base), in_float32(examples[:8])
+    hidden, wanted = (
+        next(unroll(each.draft, base.embedding, batch, 1)) for each in (gained, plain)
+    )
+    likeness = F.cosine_similarity(hidden, wanted, dim=-1)[batch.answer_valid]
+    assert likeness.mean() > 0.97
+
+    export_draft(gained, base, tmp_path / "gained")
+    kept = first_draft(base, examples, OPTIONS, tmp_path / "gained")
+    assert (kept.draft.shape.fc_norm, kept.draft.shape.norm_output) == (True, True)
+    assert torch.equal(kept.draft.fc.weight, gained.draft.fc.weight.bfloat16().float())
+
+
+def test_a_draft_with_another_norm_is_refused(
+    base: Base, trained: TrainedDraft, tmp_path: Path
+) -> None:
+    export_draft(trained, base, tmp_path / "draft")
+    config = read_config(tmp_path / "draft") | {"norm_before_residual": True}
+    (tmp_path / "draft" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(EagleConfigError, match="start from another"):
+        import_draft(tmp_path / "draft", base)
 
 
 def test_the_exported_draft_fits_its_base(
