@@ -12,9 +12,10 @@ import logging
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import mean
+from typing import get_args
 
 import torch
 
@@ -26,7 +27,7 @@ from eagle.training.draft import Draft
 from eagle.training.evaluation import Evaluation, evaluate
 from eagle.training.export import TrainedDraft, export_draft, import_draft
 from eagle.training.initialise import draft_shape, initialise, scale_fc_norm
-from eagle.training.losses import Target, ttt_loss
+from eagle.training.losses import LossName, StepLoss, Target, ttt_loss
 from eagle.training.progress import Progress
 from eagle.training.vocabulary import build_vocabulary, count_tokens, coverage
 
@@ -51,6 +52,7 @@ class TrainOptions:
     dtype: str = "bfloat16"
     checkpoint_every: int = 250
     evaluation_examples: int = 64
+    loss: StepLoss = field(default_factory=StepLoss)
     fc_norm: bool = False
     norm_output: bool = False
 
@@ -84,7 +86,8 @@ class Trainer:
             group["lr"] = rate
         batch = collate(examples, self.dtype).to(self.device)
         with self.precision():
-            loss = ttt_loss(self.draft, self.target, batch, self.options.ttt_steps)
+            options = self.options
+            loss = ttt_loss(self.draft, self.target, batch, options.ttt_steps, options.loss)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.draft.parameters(), self.options.clip)
         self.optimizer.step()
@@ -262,6 +265,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--learning-rate", type=float, default=defaults.learning_rate)
     parser.add_argument("--draft-vocab-size", type=int, default=defaults.draft_vocab_size)
     parser.add_argument(
+        "--loss",
+        choices=get_args(LossName),
+        default=defaults.loss.name,
+        help="soft cross-entropy, or the LK losses, which aim at the acceptance of sampled drafts",
+    )
+    parser.add_argument(
+        "--kl-scale",
+        type=float,
+        default=defaults.loss.kl_scale,
+        help="lk-lambda gives KL the weight SCALE exp(-DECAY acceptance)",
+    )
+    parser.add_argument("--kl-decay", type=float, default=defaults.loss.kl_decay)
+    parser.add_argument(
         "--fc-norm",
         action="store_true",
         help="EAGLE-3.1: norm each captured state before they are fused (kept by --start-from)",
@@ -287,6 +303,7 @@ def run(arguments: argparse.Namespace) -> None:
         draft_vocab_size=arguments.draft_vocab_size,
         seed=arguments.seed,
         checkpoint_every=arguments.checkpoint_every,
+        loss=StepLoss(arguments.loss, arguments.kl_scale, arguments.kl_decay),
         fc_norm=arguments.fc_norm,
         norm_output=arguments.norm_output,
     )

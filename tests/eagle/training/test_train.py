@@ -23,7 +23,7 @@ from eagle.training.curve import CurvePoint
 from eagle.training.dataset import Example, collate, endless_batches, split
 from eagle.training.evaluation import chain_rounds
 from eagle.training.export import WEIGHTS, TrainedDraft, export_draft, import_draft
-from eagle.training.losses import Target, ttt_loss
+from eagle.training.losses import StepLoss, Target, ttt_loss
 from eagle.training.progress import Progress
 from eagle.training.train import TrainOptions, first_draft, prepare, train
 from eagle.training.ttt import Batch, unroll
@@ -68,7 +68,7 @@ def test_step_0_is_plain_teacher_forcing(
         mask = trained.vocabulary.t2d[batch.greedy_ids[row, : example.num_slots]]
         losses.append((-(p * log_q).sum(-1) * mask).sum())
     wanted = torch.stack(losses).sum() / batch.answer_valid.sum()
-    torch.testing.assert_close(ttt_loss(trained.draft, target, batch, 1), wanted)
+    torch.testing.assert_close(ttt_loss(trained.draft, target, batch, 1, StepLoss()), wanted)
 
 
 def test_the_loss_s_gradient_is_autograd_s(
@@ -76,7 +76,7 @@ def test_the_loss_s_gradient_is_autograd_s(
 ) -> None:
     batch = in_float32(examples[:2])
     weight = trained.draft.lm_head.weight
-    (ours,) = torch.autograd.grad(ttt_loss(trained.draft, target, batch, 1), weight)
+    (ours,) = torch.autograd.grad(ttt_loss(trained.draft, target, batch, 1, StepLoss()), weight)
     hidden = next(unroll(trained.draft, target.embedding, batch, 1))
     log_q = F.log_softmax(trained.draft.logits(hidden), dim=-1)
     mask = batch.answer_valid & trained.vocabulary.t2d[batch.greedy_ids]
