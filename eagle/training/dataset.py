@@ -10,36 +10,44 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import safe_open
 
 from eagle.errors import EagleConfigError
-from eagle.training.shards import Record, list_shards, read_records
+from eagle.training.shards import Features, Record, list_shards, read_records
 from eagle.training.ttt import Batch
 
 MIN_ANSWER_TOKENS = 3  # fewer leave nothing to draft
+ImageSlots = Literal["plain", "merged"]
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A record and where its states lie: rows `start` on in an open safetensors file."""
+    """A record and where its features lie: rows `start` on of the states in an open safetensors
+    file, and `image_start` on of the image embeddings."""
 
     record: Record
     file: Any
     start: int
+    image_start: int
 
     @property
     def num_slots(self) -> int:
         """Answer slots: every answer token but the last, which nothing follows."""
         return len(self.record.answer_ids) - 1
 
-    def states(self) -> torch.Tensor:
-        """(num_states, 4H)."""
-        rows = self.file.get_slice("states")
-        states: torch.Tensor = rows[self.start : self.start + self.record.num_states]
-        return states
+    def features(self) -> Features:
+        states = self._rows("states", self.start, self.record.num_states)
+        if not self.record.placeholders:
+            return Features(states, states.new_empty(0, states.shape[1] // 4))
+        count = len(self.record.placeholders)
+        return Features(states, self._rows("image_embeds", self.image_start, count))
+
+    def _rows(self, name: str, start: int, count: int) -> torch.Tensor:
+        rows: torch.Tensor = self.file.get_slice(name)[start : start + count]
+        return rows
 
 
 def load_examples(folders: Sequence[Path]) -> list[Example]:
@@ -48,14 +56,26 @@ def load_examples(folders: Sequence[Path]) -> list[Example]:
     for path in (shard for folder in folders for shard in list_shards(folder)):
         # The handle lives as long as its examples; a memory map costs no file reads by itself.
         file = safe_open(path.with_suffix(".safetensors"), framework="pt")
-        start = 0
+        start = image_start = 0
         for record in read_records(path):
             if len(record.answer_ids) >= MIN_ANSWER_TOKENS:
-                examples.append(Example(record, file, start))
+                examples.append(Example(record, file, start, image_start))
             start += record.num_states
+            image_start += len(record.placeholders)
     if not examples:
         raise EagleConfigError(f"no training data in {', '.join(map(str, folders))}.")
     return examples
+
+
+def check_image_embeds(examples: Sequence[Example]) -> None:
+    """Raises `EagleConfigError` when a prompt with a picture lacks its merged embeddings."""
+    for record in (example.record for example in examples):
+        if record.positions is not None and not record.placeholders:
+            raise EagleConfigError(
+                f"the training set does not hold the merged image embeddings of prompt "
+                f"{record.index} ('{record.prompt}'): it was written by an older version. Generate "
+                f"it again, or train with --image-slots plain."
+            )
 
 
 def split(examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
@@ -97,40 +117,71 @@ def endless_batches(examples: Sequence[Example], slots: int, seed: int) -> Itera
         epoch += 1
 
 
-def collate(examples: Sequence[Example], dtype: torch.dtype = torch.bfloat16) -> Batch:
-    """Pad prompts on the left and answers on the right, so that answers begin in one column."""
-    longest_prompt = max(len(example.record.prompt_ids) for example in examples)
-    num_answer = max(example.num_slots for example in examples)
-    size = examples[0].file.get_slice("states").get_shape()[1] // 4
-    batch, length = len(examples), longest_prompt - 1 + num_answer
+@dataclass(frozen=True, slots=True)
+class Collator:
+    """Makes batches of examples.
 
-    result = Batch(
-        aux=torch.zeros(batch, length, 3 * size, dtype=dtype),
-        next_ids=torch.zeros(batch, length, dtype=torch.long),
-        positions=torch.zeros(3, batch, length, dtype=torch.long),
-        valid=torch.zeros(batch, length, dtype=torch.bool),
-        last_states=torch.zeros(batch, num_answer, size, dtype=dtype),
-        greedy_ids=torch.zeros(batch, num_answer, dtype=torch.long),
-        answer_valid=torch.zeros(batch, num_answer, dtype=torch.bool),
-    )
-    for row, example in enumerate(examples):
-        _fill(result, row, example, longest_prompt)
-    return result
+    What the draft is fed at image slots has to be what the engine that serves it feeds: the
+    placeholder's plain embedding, or the picture's own, merged as for the base.
+    """
 
+    dtype: torch.dtype = torch.bfloat16
+    image_slots: ImageSlots = "plain"
 
-def _fill(batch: Batch, row: int, example: Example, longest_prompt: int) -> None:
-    record, states, answer = example.record, example.states(), example.num_slots
-    prompt, size = len(record.prompt_ids), batch.last_states.shape[-1]
-    used = prompt - 1 + answer  # slots: tokens whose successor's successor is known
-    columns = slice(longest_prompt - prompt, longest_prompt - prompt + used)
-    ids = torch.tensor(record.prompt_ids + record.answer_ids)
-    batch.aux[row, columns] = states[:used, : 3 * size]
-    batch.next_ids[row, columns] = ids[1 : used + 1]
-    if record.positions is None:
-        batch.positions[:, row, columns] = torch.arange(used)
-    else:
-        batch.positions[:, row, columns] = torch.tensor(record.positions)[:, :used]
-    batch.valid[row, columns] = True
-    batch.last_states[row, :answer] = states[prompt : prompt + answer, 3 * size :]
-    batch.greedy_ids[row, :answer] = torch.tensor(record.greedy_ids[1:])
-    batch.answer_valid[row, :answer] = True
+    def __call__(self, examples: Sequence[Example]) -> Batch:
+        """Pad prompts on the left and answers on the right, so that answers begin in one column."""
+        features = [example.features() for example in examples]
+        longest_prompt = max(len(example.record.prompt_ids) for example in examples)
+        num_answer = max(example.num_slots for example in examples)
+        size = features[0].states.shape[1] // 4
+        batch, length = len(examples), longest_prompt - 1 + num_answer
+        result = Batch(
+            aux=torch.zeros(batch, length, 3 * size, dtype=self.dtype),
+            next_ids=torch.zeros(batch, length, dtype=torch.long),
+            is_image=torch.zeros(batch, length, dtype=torch.bool),
+            image_embeds=self._image_embeds(examples, features),
+            positions=torch.zeros(3, batch, length, dtype=torch.long),
+            valid=torch.zeros(batch, length, dtype=torch.bool),
+            last_states=torch.zeros(batch, num_answer, size, dtype=self.dtype),
+            greedy_ids=torch.zeros(batch, num_answer, dtype=torch.long),
+            answer_valid=torch.zeros(batch, num_answer, dtype=torch.bool),
+        )
+        for row, (example, found) in enumerate(zip(examples, features, strict=True)):
+            self._fill(result, row, example, found.states, longest_prompt)
+        return result
+
+    def _image_embeds(
+        self, examples: Sequence[Example], features: Sequence[Features]
+    ) -> torch.Tensor:
+        """(N, H): of all slots that read them, in the order of the batch."""
+        if self.image_slots == "plain":
+            return features[0].image_embeds[:0].to(self.dtype)
+        # No slot reads the prompt's very first token.
+        read = [
+            found.image_embeds[example.record.placeholders.count(0) :]
+            for example, found in zip(examples, features, strict=True)
+        ]
+        return torch.cat(read).to(self.dtype)
+
+    def _fill(
+        self, batch: Batch, row: int, example: Example, states: torch.Tensor, longest_prompt: int
+    ) -> None:
+        record, answer = example.record, example.num_slots
+        prompt, size = len(record.prompt_ids), batch.last_states.shape[-1]
+        used = prompt - 1 + answer  # slots: tokens whose successor's successor is known
+        columns = slice(longest_prompt - prompt, longest_prompt - prompt + used)
+        ids = torch.tensor(record.prompt_ids + record.answer_ids)
+        batch.aux[row, columns] = states[:used, : 3 * size]
+        batch.next_ids[row, columns] = ids[1 : used + 1]
+        if self.image_slots == "merged":
+            is_image = torch.zeros(len(ids), dtype=torch.bool)
+            is_image[list(record.placeholders)] = True
+            batch.is_image[row, columns] = is_image[1 : used + 1]
+        if record.positions is None:
+            batch.positions[:, row, columns] = torch.arange(used)
+        else:
+            batch.positions[:, row, columns] = torch.tensor(record.positions)[:, :used]
+        batch.valid[row, columns] = True
+        batch.last_states[row, :answer] = states[prompt : prompt + answer, 3 * size :]
+        batch.greedy_ids[row, :answer] = torch.tensor(record.greedy_ids[1:])
+        batch.answer_valid[row, :answer] = True

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -26,6 +26,7 @@ from eagle.loading import TargetFacts, bind_draft, check_fit, read_draft
 from eagle.sampling import Sampler
 from eagle.stopping import StopRule
 from eagle.training.base import Base, default_device, load_base
+from eagle.training.dataset import ImageSlots
 from eagle.training.generate_data import chat_prompt, encode
 from eagle.training.images import ImageMerger
 from eagle.training.prompts import PromptSeed, is_held_out, read_prompts
@@ -99,7 +100,14 @@ class Acceptance:
 class Evaluator:
     """A base with a draft, decoding prompt after prompt."""
 
-    def __init__(self, base: Base, draft: Path, shape: TreeShape, max_new_tokens: int) -> None:
+    def __init__(
+        self,
+        base: Base,
+        draft: Path,
+        shape: TreeShape,
+        max_new_tokens: int,
+        image_slots: ImageSlots = "plain",
+    ) -> None:
         checkpoint = read_draft(draft)
         text = base.text_config
         facts = TargetFacts(text.hidden_size, text.vocab_size, text.num_hidden_layers)
@@ -108,6 +116,7 @@ class Evaluator:
         self.head = bind_draft(
             checkpoint, base.embedding, dtype=base.model.dtype, device=base.model.device
         )
+        self._image_slots = image_slots
         self._merger: ImageMerger | None = None
 
     def decode(self, seed: PromptSeed, temperature: float) -> Decoded:
@@ -128,7 +137,7 @@ class Evaluator:
         return Decoded(seed.category, temperature, steps, identical)
 
     def prompt(self, seed: PromptSeed) -> MergedPrompt:
-        """The chat prompt, merged as the base merges it; the draft sees plain placeholders."""
+        """The chat prompt, merged as the base merges it."""
         embedding: Any = self.base.model.get_input_embeddings()
         text = chat_prompt(self.base, seed.text, with_image=seed.image is not None)
         if seed.image is None:
@@ -139,7 +148,8 @@ class Evaluator:
         token_ids, merged = self._merger.merge(text, seed.image)
         ids = torch.tensor(token_ids, device=self.base.model.device)
         delta = int(merged.positions.max()) + 1 - len(ids)
-        return MergedPrompt(ids, merged.embeds, embedding(ids).detach(), merged.positions, delta)
+        seen = merged.embeds if self._image_slots == "merged" else embedding(ids).detach()
+        return MergedPrompt(ids, merged.embeds, seen, merged.positions, delta)
 
 
 def evaluate(
@@ -224,6 +234,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="in bfloat16 transformers' kernels round by the number of rows, and near-ties may "
         "flip (default: float32)",
     )
+    parser.add_argument(
+        "--image-slots",
+        choices=get_args(ImageSlots),
+        default="plain",
+        help="what the draft reads at image positions, as it was trained (default: plain)",
+    )
     parser.add_argument("--device", default=default_device(), help="cpu or cuda")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--out", type=Path, help="JSON to write")
@@ -234,7 +250,9 @@ def run(arguments: argparse.Namespace) -> None:
     prompts = choose_prompts(arguments.prompts, arguments.limit, arguments.held_out_only)
     base = load_base(arguments.base, getattr(torch, arguments.dtype), arguments.device)
     shape = TreeShape(arguments.draft_top_k, arguments.draft_step, arguments.verify_tree_size)
-    evaluator = Evaluator(base, arguments.draft, shape, arguments.max_new_tokens)
+    evaluator = Evaluator(
+        base, arguments.draft, shape, arguments.max_new_tokens, arguments.image_slots
+    )
     figures = by_category(evaluate(evaluator, prompts, arguments.temperatures))
     print(table(figures))  # noqa: T201
     if arguments.out:

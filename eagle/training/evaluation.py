@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from eagle.training.dataset import Example, collate
+from eagle.training.dataset import Collator, Example
 from eagle.training.draft import Draft
 from eagle.training.losses import Target
 from eagle.training.ttt import Batch, shift_left, unroll
@@ -55,7 +55,7 @@ def chain_rounds(agrees: torch.Tensor, num_slots: int) -> int:
 
 
 def evaluate(
-    draft: Draft, target: Target, examples: Sequence[Example], steps: int, dtype: torch.dtype
+    draft: Draft, target: Target, examples: Sequence[Example], steps: int, collate: Collator
 ) -> Evaluation:
     """Accuracy over all examples, acceptance length over the greedy ones."""
     hits, chances = torch.zeros(steps), torch.zeros(steps)
@@ -63,7 +63,7 @@ def evaluate(
     by_length = sorted(examples, key=lambda example: example.num_slots)
     for start in range(0, len(by_length), BATCH_EXAMPLES):
         group = by_length[start : start + BATCH_EXAMPLES]
-        batch = collate(group, dtype).to(target.embedding.device)
+        batch = collate(group).to(target.embedding.device)
         agrees = agreement(draft, target, batch, steps)
         hits += agrees.sum((1, 2))
         for step in range(steps):

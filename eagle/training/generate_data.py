@@ -21,7 +21,7 @@ from eagle.training.batch_decode import BatchDecoder, Completion, Request
 from eagle.training.images import ImageMerger
 from eagle.training.progress import Progress
 from eagle.training.prompts import PromptSeed, is_held_out, prompt_seed, read_prompts
-from eagle.training.shards import Record, shard_path, write_shard
+from eagle.training.shards import Features, Record, shard_path, write_shard
 
 logger = logging.getLogger(__name__)
 
@@ -106,8 +106,8 @@ class Generator:
         )
         self.merger: ImageMerger | None = None
 
-    def shard(self, seeds: dict[int, PromptSeed]) -> tuple[list[Record], list[torch.Tensor]]:
-        """Records and states for these prompts, in the order of their numbers."""
+    def shard(self, seeds: dict[int, PromptSeed]) -> tuple[list[Record], list[Features]]:
+        """Records and features for these prompts, in the order of their numbers."""
         texts = {index: seed.text for index, seed in seeds.items() if not seed.invented}
         to_invent = {index: seed for index, seed in seeds.items() if seed.invented}
         texts |= invent_turns(self.base, self.decoder, to_invent, self.options, self.progress)
@@ -117,9 +117,9 @@ class Generator:
         for done in self.decoder.run(short, self.progress.tokens):
             self.progress.unit_done()
             index = done.request.key
-            found.append((_record(seeds[index], texts[index], done), done.states))
+            found.append((_record(seeds[index], texts[index], done), _features(done)))
         found.sort(key=lambda pair: pair[0].index)
-        return [record for record, _ in found], [states for _, states in found]
+        return [record for record, _ in found], [features for _, features in found]
 
     def _request(self, index: int, text: str, image: Path | None) -> Request:
         options = self.options
@@ -141,9 +141,10 @@ class Generator:
 
 
 def _record(seed: PromptSeed, text: str, done: Completion) -> Record:
-    request, positions = done.request, None
+    request, positions, placeholders = done.request, None, ()
     if request.merged is not None:
-        prompt = request.merged.positions
+        placeholders = tuple(request.merged.is_image.nonzero()[:, 0].tolist())
+        prompt = request.merged.positions.cpu()
         following = prompt.max() + 1 + torch.arange(len(done.new_ids) - 1).expand(3, -1)
         positions = tuple(map(tuple, torch.cat((prompt, following), dim=1).tolist()))
     return Record(
@@ -156,7 +157,15 @@ def _record(seed: PromptSeed, text: str, done: Completion) -> Record:
         answer_ids=done.new_ids,
         greedy_ids=done.greedy_ids,
         positions=positions,
+        placeholders=placeholders,
     )
+
+
+def _features(done: Completion) -> Features:
+    merged = done.request.merged
+    if merged is None:
+        return Features(done.states, done.states.new_empty(0, done.states.shape[1] // 4))
+    return Features(done.states, merged.image_embeds.to("cpu", done.states.dtype))
 
 
 def generate(
@@ -172,8 +181,8 @@ def generate(
     for start in missing:
         numbers = range(start, min(start + options.shard_size, count))
         seeds = {i: prompts[i] if prompts else prompt_seed(options.seed, i) for i in numbers}
-        records, states = generator.shard(seeds)
-        write_shard(shard_path(out, start // options.shard_size), records, states)
+        records, features = generator.shard(seeds)
+        write_shard(shard_path(out, start // options.shard_size), records, features)
         logger.info(
             "shard %d: %d answers, %d answer tokens",
             start // options.shard_size,

@@ -2,8 +2,7 @@
 
 What comes in: a rendered chat prompt with one placeholder, and a picture. What goes out: the
 expanded token ids, the embeddings with the picture's features in place, and positions on three
-axes. The draft later sees the plain placeholder embedding at those slots: what it learns about the
-picture comes through the base's hidden states, as in the engines that will serve it.
+axes. Which of its embeddings the draft sees at the placeholders is `eagle.training.dataset`'s.
 """
 
 from __future__ import annotations
@@ -21,10 +20,16 @@ from eagle.training.base import Base
 
 @dataclass(frozen=True, slots=True)
 class MergedInput:
-    """Embeddings (n, H) and positions (3, n) of a prompt whose placeholders are filled."""
+    """A prompt of n tokens whose placeholders are filled."""
 
-    embeds: torch.Tensor
-    positions: torch.Tensor
+    embeds: torch.Tensor  # (n, H)
+    positions: torch.Tensor  # (3, n)
+    is_image: torch.Tensor  # (n,) bool: the placeholders
+
+    @property
+    def image_embeds(self) -> torch.Tensor:
+        """(k, H) what stands at the placeholders."""
+        return self.embeds[self.is_image]
 
 
 class ImageMerger:
@@ -40,20 +45,28 @@ class ImageMerger:
     @torch.inference_mode()
     def merge(self, prompt: str, picture: Path) -> tuple[tuple[int, ...], MergedInput]:
         """Token ids (n) and the merged input of a prompt with exactly one placeholder."""
+        features, grid = self.see(picture)
+        ids = self._expand(prompt, len(features))
+        return tuple(ids.tolist()), self._fill(ids, features, grid)
+
+    @torch.inference_mode()
+    def see(self, picture: Path) -> tuple[torch.Tensor, torch.Tensor]:
+        """A picture's features (k, H) and its grid of patches (1, 3)."""
         with Image.open(picture) as image:
             inputs = self._processor(images=[image.convert("RGB")], return_tensors="pt")
         inputs = inputs.to(self._model.device)
-        grid = inputs["image_grid_thw"]
-        vision = self._model.get_image_features(inputs["pixel_values"], grid)
-        features = torch.cat(list(vision.pooler_output))
-        ids = self._expand(prompt, len(features)).to(self._model.device)
+        vision = self._model.get_image_features(inputs["pixel_values"], inputs["image_grid_thw"])
+        return torch.cat(list(vision.pooler_output)), inputs["image_grid_thw"]
+
+    def _fill(self, ids: torch.Tensor, features: torch.Tensor, grid: torch.Tensor) -> MergedInput:
+        ids = ids.to(self._model.device)
         is_image = ids == self._image_token
         embeds = self._model.get_input_embeddings()(ids)
         embeds[is_image] = features.to(embeds.dtype)
         positions, _ = self._model.model.get_rope_index(
             ids[None], mm_token_type_ids=is_image.int()[None], image_grid_thw=grid
         )
-        return tuple(ids.tolist()), MergedInput(embeds, positions[:, 0])
+        return MergedInput(embeds, positions[:, 0], is_image)
 
     def _expand(self, prompt: str, count: int) -> torch.Tensor:
         """Ids of the prompt with its placeholder repeated `count` times."""

@@ -22,7 +22,15 @@ import torch
 from eagle.errors import EagleConfigError
 from eagle.training.base import Base, default_device, load_base
 from eagle.training.curve import CurvePoint, add_point, cut_curve
-from eagle.training.dataset import Example, collate, endless_batches, load_examples, split
+from eagle.training.dataset import (
+    Collator,
+    Example,
+    ImageSlots,
+    check_image_embeds,
+    endless_batches,
+    load_examples,
+    split,
+)
 from eagle.training.draft import Draft
 from eagle.training.evaluation import Evaluation, evaluate
 from eagle.training.export import TrainedDraft, export_draft, import_draft
@@ -55,6 +63,7 @@ class TrainOptions:
     loss: StepLoss = field(default_factory=StepLoss)
     fc_norm: bool = False
     norm_output: bool = False
+    image_slots: ImageSlots = "plain"
 
 
 class Trainer:
@@ -67,6 +76,7 @@ class Trainer:
         self.trained, self.target, self.options = trained, target.to(self.device), options
         trained.draft.to(self.device)
         self.dtype: torch.dtype = getattr(torch, options.dtype)
+        self.collate = Collator(self.dtype, options.image_slots)
         self.step = self.tokens = 0
         self.optimizer = torch.optim.AdamW(
             trained.draft.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0
@@ -84,7 +94,7 @@ class Trainer:
         rate = learning_rate(self.step, self.options)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        batch = collate(examples, self.dtype).to(self.device)
+        batch = self.collate(examples).to(self.device)
         with self.precision():
             options = self.options
             loss = ttt_loss(self.draft, self.target, batch, options.ttt_steps, options.loss)
@@ -99,7 +109,7 @@ class Trainer:
     def evaluate(self, examples: Sequence[Example]) -> Evaluation:
         with self.precision():
             steps = self.options.ttt_steps
-            return evaluate(self.draft, self.target, examples, steps, self.dtype)
+            return evaluate(self.draft, self.target, examples, steps, self.collate)
 
     def save(self, path: Path) -> None:
         state = {
@@ -156,7 +166,7 @@ def first_draft(
     draft = Draft(shape)
     initialise(draft, base, vocabulary)
     if shape.fc_norm:
-        scale_fc_norm(draft, collate(examples[:FC_NORM_EXAMPLES]))
+        scale_fc_norm(draft, Collator()(examples[:FC_NORM_EXAMPLES]))
     trained = TrainedDraft(draft, vocabulary)
     if old is not None:
         carry_over(old, trained)
@@ -182,7 +192,10 @@ def prepare(
     device: str = "cpu",
 ) -> tuple[list[Example], list[Example], Trainer]:
     """Examples to train on, held-out ones to evaluate on, and a trainer at step 0."""
-    examples, held_out = split(load_examples(data))
+    found = load_examples(data)
+    if options.image_slots == "merged":
+        check_image_embeds(found)
+    examples, held_out = split(found)
     held_out = held_out[: options.evaluation_examples]
     trained = first_draft(base, examples, options, start_from)
     vocabulary = trained.vocabulary
@@ -287,6 +300,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="EAGLE-3.1: feed the draft its normed output back (kept by --start-from)",
     )
+    parser.add_argument(
+        "--image-slots",
+        choices=get_args(ImageSlots),
+        default=defaults.image_slots,
+        help="what the draft reads at image positions: the placeholder's plain embedding, or the "
+        "picture's merged ones; decode with the same (--draft-image-embeddings)",
+    )
     parser.add_argument("--checkpoint-every", type=int, default=defaults.checkpoint_every)
     parser.add_argument("--seed", type=int, default=defaults.seed)
     parser.add_argument("--device", default=default_device(), help="cpu or cuda")
@@ -306,6 +326,7 @@ def run(arguments: argparse.Namespace) -> None:
         loss=StepLoss(arguments.loss, arguments.kl_scale, arguments.kl_decay),
         fc_norm=arguments.fc_norm,
         norm_output=arguments.norm_output,
+        image_slots=arguments.image_slots,
     )
     base = load_base(arguments.base)
     train(base, arguments.data, arguments.out, options, arguments.start_from, arguments.device)

@@ -31,6 +31,8 @@ class Batch:
 
     aux: torch.Tensor  # (B, L, 3H) low, mid and high states of token t
     next_ids: torch.Tensor  # (B, L) token t + 1
+    is_image: torch.Tensor  # (B, L) bool: slots that read a row of `image_embeds` in its place
+    image_embeds: torch.Tensor  # (N, H) as many as `is_image` marks
     positions: torch.Tensor  # (3, B, L)
     valid: torch.Tensor  # (B, L) bool
     last_states: torch.Tensor  # (B, A, H) the base's final normed state at answer token s
@@ -62,7 +64,9 @@ def unroll(
     answer = slice(batch.next_ids.shape[1] - batch.num_answer_slots, None)
     rope = Rope(draft.shape, batch.positions)
     features = draft.fuse(batch.aux)
-    joined = draft.join(F.embedding(batch.next_ids, embedding).to(features.dtype), features)
+    embeds = F.embedding(batch.next_ids, embedding).to(features.dtype)
+    embeds[batch.is_image] = batch.image_embeds.to(features.dtype)
+    joined = draft.join(embeds, features)
     keys, values = draft.keys_values(joined, rope)
     bias = causal_bias(batch.valid, batch.num_answer_slots)
 

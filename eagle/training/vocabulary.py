@@ -19,7 +19,7 @@ class DraftVocabulary:
     @property
     def target_ids(self) -> torch.Tensor:
         """(Vd,) ascending target ids of the draft vocabulary."""
-        return self.d2t + torch.arange(len(self.d2t))
+        return self.d2t + torch.arange(len(self.d2t), device=self.d2t.device)
 
 
 def build_vocabulary(counts: Counter[int], size: int, vocab_size: int) -> DraftVocabulary:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from eagle.training.base import Base, load_base
 from eagle.training.dataset import Example, load_examples
 from eagle.training.generate_data import DataOptions, generate
+from eagle.training.prompts import read_prompts
 from tests import tiny
 
 DATA = DataOptions(
@@ -37,6 +41,19 @@ def base(base_directory: Path) -> Base:
 def data(base: Base, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("data")
     generate(base, folder, DATA)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pictures(base: Base, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`data`: a question about `noise.png`, and one about nothing."""
+    folder: Path = tmp_path_factory.mktemp("pictures")
+    pixels = np.random.default_rng(0).integers(0, 255, (84, 56, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(folder / "noise.png")
+    lines = [{"prompt": "What is it?", "image": "noise.png"}, {"prompt": "Who?"}]
+    (folder / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    options = dataclasses.replace(DATA, sampled_share=0.0)
+    generate(base, folder / "data", options, read_prompts(folder / "prompts.jsonl"))
     return folder
 
 

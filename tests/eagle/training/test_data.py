@@ -8,15 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
+from eagle.errors import EagleConfigError
 from eagle.training.base import Base
-from eagle.training.dataset import Example, collate, epoch_batches, load_examples
+from eagle.training.dataset import (
+    Collator,
+    Example,
+    check_image_embeds,
+    epoch_batches,
+    load_examples,
+)
 from eagle.training.generate_data import generate
 from eagle.training.held_out import write_questions
 from eagle.training.images import ImageMerger
-from eagle.training.prompts import is_held_out, prompt_seed, read_prompts
+from eagle.training.prompts import is_held_out, prompt_seed
 from eagle.training.shards import read_records, shard_path, write_shard
 from tests import tiny
 from tests.eagle.training.conftest import DATA
@@ -37,24 +46,17 @@ def test_greedy_answers_and_states_are_the_base_s_own(base: Base, examples: list
             assert record.answer_ids == record.greedy_ids
         captured = [out.hidden_states[j + 1] for j in base.layer_ids]
         wanted = torch.cat([*captured, out.hidden_states[-1]], dim=-1)[0, :-1]
-        torch.testing.assert_close(example.states().float(), wanted, atol=0.05, rtol=0.02)
+        torch.testing.assert_close(example.features().states.float(), wanted, atol=0.05, rtol=0.02)
 
 
-def test_a_picture_reaches_base_and_states(base: Base, tmp_path: Path) -> None:
+def test_a_picture_reaches_base_and_states(base: Base, pictures: Path) -> None:
     """Against transformers' own forward on the same ids, pixels and positions."""
-    pixels = np.random.default_rng(0).integers(0, 255, (84, 56, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "noise.png")
-    lines = [{"prompt": "What is it?", "image": "noise.png"}, {"prompt": "Who?"}]
-    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    seeds = read_prompts(tmp_path / "prompts.jsonl")
-    options = dataclasses.replace(DATA, sampled_share=0.0)
-    generate(base, tmp_path / "data", options, seeds)
-    example = load_examples([tmp_path / "data"])[0]
+    example = load_examples([pictures / "data"])[0]
     record = example.record
     assert record.category == "image"
     assert record.positions is not None
 
-    inputs: Any = ImageMerger(base)._processor(images=[Image.fromarray(pixels)])
+    inputs: Any = ImageMerger(base)._processor(images=[Image.open(pictures / "noise.png")])
     ids = torch.tensor([record.prompt_ids + record.answer_ids])[:, :-1]
     base.model.set_attn_implementation("eager")
     with torch.no_grad():
@@ -67,7 +69,7 @@ def test_a_picture_reaches_base_and_states(base: Base, tmp_path: Path) -> None:
         )
     captured = [out.hidden_states[j + 1] for j in base.layer_ids]
     wanted = torch.cat([*captured, out.hidden_states[-1]], dim=-1)[0]
-    torch.testing.assert_close(example.states().float(), wanted, atol=0.05, rtol=0.02)
+    torch.testing.assert_close(example.features().states.float(), wanted, atol=0.05, rtol=0.02)
     assert max(record.positions[0]) < len(record.positions[0]) - 1  # images take fewer positions
 
 
@@ -97,7 +99,7 @@ def test_batches_cover_an_epoch_once_and_differ_between_epochs(examples: list[Ex
 
 def test_collated_slots_line_up(examples: list[Example]) -> None:
     """Answer slot s is fed answer token s and has to predict what the base says after it."""
-    batch = collate(examples[:4])
+    batch = Collator()(examples[:4])
     for row, example in enumerate(examples[:4]):
         record, used = example.record, example.num_slots
         start = batch.next_ids.shape[1] - batch.num_answer_slots
@@ -106,7 +108,7 @@ def test_collated_slots_line_up(examples: list[Example]) -> None:
         assert batch.greedy_ids[row, :used].tolist() == list(record.greedy_ids[1:])
         position = int(batch.positions[0, row, start])
         assert position == len(record.prompt_ids) - 1
-        states = example.states()[position]
+        states = example.features().states[position]
         assert torch.equal(batch.aux[row, start], states[: batch.aux.shape[-1]])
 
 
@@ -115,8 +117,27 @@ def test_held_out_text_prompts_are_listed_once(examples: list[Example], tmp_path
         dataclasses.replace(example.record, prompt=str(n), held_out=n < 2)
         for n, example in enumerate(examples[:3])
     )
-    states = [example.states() for example in (*examples[:3], examples[0])]
-    write_shard(shard_path(tmp_path, 0), [first, second, third, first], states)
+    features = [example.features() for example in (*examples[:3], examples[0])]
+    write_shard(shard_path(tmp_path, 0), [first, second, third, first], features)
     assert write_questions([tmp_path], tmp_path / "questions.jsonl") == 2
     lines = (tmp_path / "questions.jsonl").read_text().splitlines()
     assert [json.loads(line)["turns"] for line in lines] == [["0"], ["1"]]
+
+
+def test_older_sets_are_read_and_lack_only_the_merged_embeddings(
+    pictures: Path, tmp_path: Path
+) -> None:
+    """Sets were once written without placeholders and image embeddings."""
+    old, new = shard_path(tmp_path, 0), shard_path(pictures / "data", 0)
+    rows = [json.loads(line) for line in new.read_text().splitlines()]
+    for row in rows:
+        del row["placeholders"]
+    old.write_text("\n".join(map(json.dumps, rows)))
+    tensors = load_file(new.with_suffix(".safetensors"))
+    save_file({"states": tensors["states"]}, old.with_suffix(".safetensors"))
+    ours, theirs = load_examples([tmp_path]), load_examples([pictures / "data"])
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.equal(one.features().states, other.features().states)
+    check_image_embeds(theirs)
+    with pytest.raises(EagleConfigError, match="Generate it again"):
+        check_image_embeds(ours)

@@ -113,6 +113,15 @@ def test_greedy_text_is_the_bases_own(evaluator: Evaluator, picture: Path) -> No
     assert "2/2" in table(figures)
 
 
+def test_the_draft_sees_what_it_was_trained_on(base: Base, draft: Path, picture: Path) -> None:
+    seed = PromptSeed("What?", "image", image=picture)
+    plain = Evaluator(base, draft, SHAPE, max_new_tokens=12).prompt(seed)
+    merged = Evaluator(base, draft, SHAPE, max_new_tokens=12, image_slots="merged").prompt(seed)
+    assert torch.equal(merged.draft_embeds, merged.inputs_embeds)
+    assert torch.equal(plain.inputs_embeds, merged.inputs_embeds)
+    assert not torch.equal(plain.draft_embeds, merged.draft_embeds)
+
+
 def step(index: int, accepted: int) -> DecodeStep:
     return DecodeStep(index, (1,) * (accepted + 1), 7, accepted, 0.0, 0.0)
 

@@ -20,13 +20,26 @@ from eagle.training import progress as progress_module
 from eagle.training import train as train_module
 from eagle.training.base import Base
 from eagle.training.curve import CurvePoint
-from eagle.training.dataset import Example, collate, endless_batches, split
+from eagle.training.dataset import (
+    Collator,
+    Example,
+    ImageSlots,
+    endless_batches,
+    load_examples,
+    split,
+)
 from eagle.training.evaluation import chain_rounds
 from eagle.training.export import WEIGHTS, TrainedDraft, export_draft, import_draft
+from eagle.training.images import ImageMerger
 from eagle.training.losses import StepLoss, Target, ttt_loss
 from eagle.training.progress import Progress
 from eagle.training.train import TrainOptions, first_draft, prepare, train
 from eagle.training.ttt import Batch, unroll
+from tests import tiny
+from visual_encoder.types import VisionFeatures
+from vlm.checkpoint import base_config, load_language_model
+from vlm.merge import merge
+from vlm.prompt import TokenizedPrompt
 
 OPTIONS = TrainOptions(
     steps=12,
@@ -51,7 +64,7 @@ def target(base: Base, trained: TrainedDraft) -> Target:
 
 
 def in_float32(examples: list[Example]) -> Batch:
-    return collate(examples, torch.float32)
+    return Collator(torch.float32)(examples)
 
 
 def test_step_0_is_plain_teacher_forcing(
@@ -114,6 +127,49 @@ def test_training_steps_are_inference_s_tree_levels(
         token = torch.tensor([example.record.answer_ids[slot + level + 1]])
         positions = torch.full((3, 1), seen + level)
         hidden = head.forward(head.embed(token), head.recycled(hidden), positions, cache)
+
+
+@pytest.mark.parametrize("image_slots", ["plain", "merged"])
+def test_image_slots_are_inference_s(
+    base: Base,
+    base_directory: Path,
+    pictures: Path,
+    trained: TrainedDraft,
+    tmp_path: Path,
+    image_slots: ImageSlots,
+) -> None:
+    """The first hidden state after a prompt with a picture, against the page's own merging."""
+    export_draft(trained, base, tmp_path / "draft")
+    trained = import_draft(tmp_path / "draft", base)
+    head = bind_draft(
+        read_draft(tmp_path / "draft"),
+        base.embedding,
+        dtype=torch.float32,
+        device=base.model.device,
+    )
+    example = load_examples([pictures / "data"])[0]
+    batch = Collator(torch.float32, image_slots)([example])
+    ours = next(unroll(trained.draft, base.embedding, batch, 1))[0, 0]
+
+    features, grid = ImageMerger(base).see(pictures / "noise.png")
+    prompt = merge(
+        TokenizedPrompt(example.record.prompt_ids, example.record.placeholders[:1]),
+        VisionFeatures(features, (tuple(grid[0].tolist()),), "torch", seconds=0),
+        load_language_model(
+            base_directory,
+            base_config(base_directory),
+            aux_layers=(2, 3, 4),
+            dtype=torch.float32,
+            device=base.model.device,
+        ),
+        image_token_id=tiny.IMAGE_PAD,
+        merged_draft_embeddings=image_slots == "merged",
+    )
+    root = head.embed(torch.tensor(example.record.answer_ids[:1]))
+    fused = head.fuse_aux(batch.aux[0, : len(prompt)])
+    embeds = torch.cat((prompt.draft_embeds[1:], root))
+    hidden = head.forward(embeds, fused, prompt.position_ids, head.new_cache(256))[-1]
+    torch.testing.assert_close(ours, hidden, atol=2e-3, rtol=2e-3)  # bfloat16 embeddings are stored
 
 
 def test_a_draft_keeps_its_variants_and_can_gain_more(
