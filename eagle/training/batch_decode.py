@@ -24,6 +24,7 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from eagle.training.base import Base
 from eagle.training.images import MergedInput
+from eagle.training.shards import Features
 
 ATTENTION_NAME = "eagle_training_rows"
 SAMPLING_TOP_K = 64  # sampled answers draw from the 64 likeliest tokens
@@ -55,6 +56,14 @@ class Completion:
     new_ids: tuple[int, ...]
     greedy_ids: tuple[int, ...]
     states: torch.Tensor
+
+    @property
+    def features(self) -> Features:
+        """The states and, for a merged prompt, what stood at its placeholders."""
+        merged = self.request.merged
+        if merged is None:
+            return Features(self.states, self.states.new_empty(0, self.states.shape[1] // 4))
+        return Features(self.states, merged.image_embeds.to("cpu", self.states.dtype))
 
 
 def grouped_attention(
@@ -194,6 +203,10 @@ class BatchDecoder:
         self._cache = RowCache(base.model, rows, capacity)
         self._device = base.model.device
         self._running: list[_Running] = []
+
+    def close(self) -> None:
+        """Take the hooks off the base again."""
+        self._capture.close()
 
     @torch.inference_mode()
     def run(

@@ -1,13 +1,14 @@
 """From shards to batches: which records train, in which order, and how they line up in tensors.
 
-States stay on disk and are read record by record through memory maps; only token ids are held. The
+States stay on disk and are read record by record through memory maps, or are computed batch by
+batch where none were stored; only token ids are held. The
 order of batches is a function of the seed alone, so a resumed run continues where it stopped.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,47 +25,87 @@ ImageSlots = Literal["plain", "merged"]
 
 
 @dataclass(frozen=True, slots=True)
+class StoredFeatures:
+    """Where a record's features lie in an open safetensors file."""
+
+    file: Any
+    rows: slice
+    image_rows: slice
+
+    def read(self) -> Features:
+        states: torch.Tensor = self.file.get_slice("states")[self.rows]
+        if self.image_rows.start == self.image_rows.stop:
+            return Features(states, states.new_empty(0, states.shape[1] // 4))
+        return Features(states, self.file.get_slice("image_embeds")[self.image_rows])
+
+
+@dataclass(frozen=True, slots=True)
 class Example:
-    """A record and where its features lie: rows `start` on of the states in an open safetensors
-    file, and `image_start` on of the image embeddings."""
+    """A record of a training set in `folder`; without `stored` its features have to be computed."""
 
     record: Record
-    file: Any
-    start: int
-    image_start: int
+    folder: Path
+    stored: StoredFeatures | None
 
     @property
     def num_slots(self) -> int:
         """Answer slots: every answer token but the last, which nothing follows."""
         return len(self.record.answer_ids) - 1
 
-    def features(self) -> Features:
-        states = self._rows("states", self.start, self.record.num_states)
-        if not self.record.placeholders:
-            return Features(states, states.new_empty(0, states.shape[1] // 4))
-        count = len(self.record.placeholders)
-        return Features(states, self._rows("image_embeds", self.image_start, count))
-
-    def _rows(self, name: str, start: int, count: int) -> torch.Tensor:
-        rows: torch.Tensor = self.file.get_slice(name)[start : start + count]
-        return rows
+    @property
+    def picture(self) -> Path:
+        """Of a record that has one."""
+        assert self.record.image is not None
+        return self.folder / self.record.image
 
 
 def load_examples(folders: Sequence[Path]) -> list[Example]:
-    """All usable records of these folders, in the order of their shards."""
-    examples = []
-    for path in (shard for folder in folders for shard in list_shards(folder)):
-        # The handle lives as long as its examples; a memory map costs no file reads by itself.
-        file = safe_open(path.with_suffix(".safetensors"), framework="pt")
-        start = image_start = 0
-        for record in read_records(path):
-            if len(record.answer_ids) >= MIN_ANSWER_TOKENS:
-                examples.append(Example(record, file, start, image_start))
-            start += record.num_states
-            image_start += len(record.placeholders)
+    """All usable records of these folders, in the order of their shards.
+
+    Raises `EagleConfigError` when there are none, or when one can neither be read nor computed.
+    """
+    examples = [
+        example
+        for folder in folders
+        for shard in list_shards(folder)
+        for example in _examples_of(shard)
+        if len(example.record.answer_ids) >= MIN_ANSWER_TOKENS
+    ]
     if not examples:
         raise EagleConfigError(f"no training data in {', '.join(map(str, folders))}.")
+    for example in examples:
+        if example.stored is None:
+            _check_computable(example)
     return examples
+
+
+def _examples_of(shard: Path) -> Iterator[Example]:
+    records, tensors = read_records(shard), shard.with_suffix(".safetensors")
+    if not tensors.exists():
+        yield from (Example(record, shard.parent, None) for record in records)
+        return
+    # The handle lives as long as its examples; a memory map costs no file reads by itself.
+    file = safe_open(tensors, framework="pt")
+    start = image_start = 0
+    for record in records:
+        rows = slice(start, start + record.num_states)
+        image_rows = slice(image_start, image_start + len(record.placeholders))
+        yield Example(record, shard.parent, StoredFeatures(file, rows, image_rows))
+        start, image_start = rows.stop, image_rows.stop
+
+
+def _check_computable(example: Example) -> None:
+    record = example.record
+    if record.positions is not None and record.image is None:
+        raise EagleConfigError(
+            f"{example.folder} has neither the states of prompt {record.index} nor the path of its "
+            f"picture: generate the data again."
+        )
+    if record.image is not None and not example.picture.exists():
+        raise EagleConfigError(
+            f"{example.picture} is missing; {example.folder} holds no states, so training needs "
+            f"its pictures where they were."
+        )
 
 
 def check_image_embeds(examples: Sequence[Example]) -> None:
@@ -76,6 +117,10 @@ def check_image_embeds(examples: Sequence[Example]) -> None:
                 f"{record.index} ('{record.prompt}'): it was written by an older version. Generate "
                 f"it again, or train with --image-slots plain."
             )
+
+
+# The features of these examples, in their order.
+Compute = Callable[[Sequence[Example]], list[Features]]
 
 
 def split(examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
@@ -127,10 +172,11 @@ class Collator:
 
     dtype: torch.dtype = torch.bfloat16
     image_slots: ImageSlots = "plain"
+    compute: Compute | None = None  # for examples whose features are not stored
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
         """Pad prompts on the left and answers on the right, so that answers begin in one column."""
-        features = [example.features() for example in examples]
+        features = self._features(examples)
         longest_prompt = max(len(example.record.prompt_ids) for example in examples)
         num_answer = max(example.num_slots for example in examples)
         size = features[0].states.shape[1] // 4
@@ -149,6 +195,15 @@ class Collator:
         for row, (example, found) in enumerate(zip(examples, features, strict=True)):
             self._fill(result, row, example, found.states, longest_prompt)
         return result
+
+    def _features(self, examples: Sequence[Example]) -> list[Features]:
+        missing = [example for example in examples if example.stored is None]
+        assert self.compute is not None or not missing
+        computed = iter(self.compute(missing) if self.compute and missing else ())
+        return [
+            next(computed) if example.stored is None else example.stored.read()
+            for example in examples
+        ]
 
     def _image_embeds(
         self, examples: Sequence[Example], features: Sequence[Features]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from eagle.errors import EagleConfigError
 from eagle.training.base import Base, default_device, load_base
 from eagle.training.batch_decode import BatchDecoder, Completion, Request
 from eagle.training.images import ImageMerger
@@ -42,6 +44,7 @@ class DataOptions:
     answer_temperature: float = 0.8
     sampled_share: float = 0.25
     rows: int = 64
+    keep_states: bool = True  # without them, training runs the base again
 
 
 def open_user_turn(base: Base) -> str:
@@ -106,20 +109,38 @@ class Generator:
         )
         self.merger: ImageMerger | None = None
 
-    def shard(self, seeds: dict[int, PromptSeed]) -> tuple[list[Record], list[Features]]:
-        """Records and features for these prompts, in the order of their numbers."""
+    def write_shard(self, path: Path, seeds: dict[int, PromptSeed]) -> None:
+        """Write records and features for these prompts, in the order of their numbers."""
         texts = {index: seed.text for index, seed in seeds.items() if not seed.invented}
         to_invent = {index: seed for index, seed in seeds.items() if seed.invented}
         texts |= invent_turns(self.base, self.decoder, to_invent, self.options, self.progress)
         requests = [self._request(i, text, seeds[i].image) for i, text in texts.items()]
-        limit, found = self.options.max_prompt_tokens, []
+        limit = self.options.max_prompt_tokens
+        records: dict[int, Record] = {}
+        features: dict[int, Features] = {}
         short = [request for request in requests if len(request.prompt_ids) <= limit]
+        if not short:
+            raise EagleConfigError(
+                f"none of the {len(requests)} prompts of {path.name} has at most {limit} tokens, "
+                f"those of pictures counted: raise --max-prompt-tokens."
+            )
         for done in self.decoder.run(short, self.progress.tokens):
             self.progress.unit_done()
             index = done.request.key
-            found.append((_record(seeds[index], texts[index], done), _features(done)))
-        found.sort(key=lambda pair: pair[0].index)
-        return [record for record, _ in found], [features for _, features in found]
+            records[index] = _record(seeds[index], texts[index], done, path.parent)
+            if self.options.keep_states:
+                features[index] = done.features
+        kept = [features[i] for i in sorted(features)] if self.options.keep_states else None
+        write_shard(path, [records[i] for i in sorted(records)], kept)
+        tokens = sum(len(record.answer_ids) for record in records.values())
+        logger.info(
+            "%s: %d answers, %d answer tokens; %d prompts of more than %d tokens left out",
+            path.name,
+            len(records),
+            tokens,
+            len(requests) - len(short),
+            limit,
+        )
 
     def _request(self, index: int, text: str, image: Path | None) -> Request:
         options = self.options
@@ -140,7 +161,7 @@ class Generator:
         )
 
 
-def _record(seed: PromptSeed, text: str, done: Completion) -> Record:
+def _record(seed: PromptSeed, text: str, done: Completion, folder: Path) -> Record:
     request, positions, placeholders = done.request, None, ()
     if request.merged is not None:
         placeholders = tuple(request.merged.is_image.nonzero()[:, 0].tolist())
@@ -158,14 +179,8 @@ def _record(seed: PromptSeed, text: str, done: Completion) -> Record:
         greedy_ids=done.greedy_ids,
         positions=positions,
         placeholders=placeholders,
+        image=os.path.relpath(seed.image.resolve(), folder.resolve()) if seed.image else None,
     )
-
-
-def _features(done: Completion) -> Features:
-    merged = done.request.merged
-    if merged is None:
-        return Features(done.states, done.states.new_empty(0, done.states.shape[1] // 4))
-    return Features(done.states, merged.image_embeds.to("cpu", done.states.dtype))
 
 
 def generate(
@@ -181,14 +196,8 @@ def generate(
     for start in missing:
         numbers = range(start, min(start + options.shard_size, count))
         seeds = {i: prompts[i] if prompts else prompt_seed(options.seed, i) for i in numbers}
-        records, features = generator.shard(seeds)
-        write_shard(shard_path(out, start // options.shard_size), records, features)
-        logger.info(
-            "shard %d: %d answers, %d answer tokens",
-            start // options.shard_size,
-            len(records),
-            sum(len(record.answer_ids) for record in records),
-        )
+        generator.write_shard(shard_path(out, start // options.shard_size), seeds)
+    generator.decoder.close()
 
 
 def _rng(*parts: object) -> random.Random:
@@ -206,7 +215,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", type=Path, help="JSONL of prompts instead of composed ones")
     parser.add_argument("--num-prompts", type=int, default=defaults.num_prompts)
     parser.add_argument("--max-new-tokens", type=int, default=defaults.max_new_tokens)
+    parser.add_argument(
+        "--max-prompt-tokens",
+        type=int,
+        default=defaults.max_prompt_tokens,
+        help="longer prompts, tokens of pictures counted, are left out",
+    )
     parser.add_argument("--rows", type=int, default=defaults.rows, help="answers at a time")
+    parser.add_argument(
+        "--no-states",
+        action="store_true",
+        help="store no hidden states, which take 28 kB a token for a base of 7B; training then "
+        "runs the base at every step",
+    )
     parser.add_argument("--seed", type=int, default=defaults.seed)
     parser.add_argument("--device", default=default_device(), help="cpu or cuda")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -217,8 +238,10 @@ def run(arguments: argparse.Namespace) -> None:
     options = DataOptions(
         num_prompts=arguments.num_prompts,
         max_new_tokens=arguments.max_new_tokens,
+        max_prompt_tokens=arguments.max_prompt_tokens,
         rows=arguments.rows,
         seed=arguments.seed,
+        keep_states=not arguments.no_states,
     )
     prompts = read_prompts(arguments.prompts) if arguments.prompts else None
     generate(load_base(arguments.base, device=arguments.device), arguments.out, options, prompts)

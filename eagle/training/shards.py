@@ -2,8 +2,9 @@
 
 `shard-00003.jsonl` holds one record a line; `shard-00003.safetensors` holds `states`, (tokens, 4H)
 bfloat16, and `image_embeds`, (image tokens, H) bfloat16 (not in older sets), all records' rows one
-after the other. Both appear atomically, the JSONL last, so that a
-shard whose JSONL exists is whole: that is all a resumed run has to look at.
+after the other. It may be missing: then the records say all that is needed to compute them. Both
+appear atomically, the JSONL last, so that a shard whose JSONL exists is whole: that is all a
+resumed run has to look at.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Record:
 
     `positions` is given where the three rotary axes differ (prompts with images): three lists over
     the same tokens as the states. Without it token t stands at position t. `placeholders`
-    are the indices of the image tokens, whose merged embeddings are stored.
+    are the indices of the image tokens, whose merged embeddings are stored, and `image` is the path
+    of the picture, relative to the shard's folder.
     """
 
     index: int
@@ -38,6 +40,7 @@ class Record:
     greedy_ids: tuple[int, ...]
     positions: tuple[tuple[int, ...], ...] | None = None
     placeholders: tuple[int, ...] = ()
+    image: str | None = None
 
     @property
     def num_states(self) -> int:
@@ -60,17 +63,20 @@ def list_shards(folder: Path) -> list[Path]:
     return sorted(folder.glob("shard-*.jsonl"))
 
 
-def write_shard(path: Path, records: Sequence[Record], features: Sequence[Features]) -> None:
-    """Write records and their features, features first."""
-    assert all(len(f.states) == r.num_states for r, f in zip(records, features, strict=True))
+def write_shard(path: Path, records: Sequence[Record], features: Sequence[Features] | None) -> None:
+    """Write records and, unless None, their features, features first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tensors, partial = path.with_suffix(".safetensors"), path.with_suffix(".partial")
-    joined = {
-        "states": torch.cat([each.states for each in features]),
-        "image_embeds": torch.cat([each.image_embeds for each in features]),
-    }
-    save_file(joined, partial)
-    partial.replace(tensors)
+    if features is None:
+        tensors.unlink(missing_ok=True)  # of a run that was stopped before its records
+    else:
+        assert all(len(f.states) == r.num_states for r, f in zip(records, features, strict=True))
+        joined = {
+            "states": torch.cat([each.states for each in features]),
+            "image_embeds": torch.cat([each.image_embeds for each in features]),
+        }
+        save_file(joined, partial)
+        partial.replace(tensors)
     lines = (json.dumps(asdict(record), ensure_ascii=False) for record in records)
     partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
     partial.replace(path)

@@ -1,4 +1,4 @@
-"""Train an EAGLE-3 draft for a base, from the hidden states that `generate-data` has stored.
+"""Train an EAGLE-3 draft for a base, on the answers and hidden states of `generate-data`.
 
 Training-time test with AdamW, a short warm-up and a cosine decay. Everything is a function of the
 options and the data: a run that is stopped and started again ends in the same draft.
@@ -15,12 +15,13 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import mean
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 
 from eagle.errors import EagleConfigError
 from eagle.training.base import Base, default_device, load_base
+from eagle.training.computing import FeatureComputer
 from eagle.training.curve import CurvePoint, add_point, cut_curve
 from eagle.training.dataset import (
     Collator,
@@ -70,13 +71,18 @@ class Trainer:
     """The mutable state of a run: draft, optimizer, step count, answer tokens seen."""
 
     def __init__(
-        self, trained: TrainedDraft, target: Target, options: TrainOptions, device: str = "cpu"
+        self,
+        trained: TrainedDraft,
+        target: Target,
+        collate: Collator,
+        options: TrainOptions,
+        device: str = "cpu",
     ) -> None:
         self.device = torch.device(device)
         self.trained, self.target, self.options = trained, target.to(self.device), options
+        self.collate = collate
         trained.draft.to(self.device)
         self.dtype: torch.dtype = getattr(torch, options.dtype)
-        self.collate = Collator(self.dtype, options.image_slots)
         self.step = self.tokens = 0
         self.optimizer = torch.optim.AdamW(
             trained.draft.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0
@@ -144,6 +150,10 @@ def learning_rate(step: int, options: TrainOptions) -> float:
     return options.learning_rate * warm * (options.final_rate + (1 - options.final_rate) * cosine)
 
 
+def collator(base: Base, options: TrainOptions) -> Collator:
+    return Collator(getattr(torch, options.dtype), options.image_slots, FeatureComputer(base))
+
+
 def first_draft(
     base: Base, examples: Sequence[Example], options: TrainOptions, start_from: Path | None
 ) -> TrainedDraft:
@@ -166,7 +176,7 @@ def first_draft(
     draft = Draft(shape)
     initialise(draft, base, vocabulary)
     if shape.fc_norm:
-        scale_fc_norm(draft, Collator()(examples[:FC_NORM_EXAMPLES]))
+        scale_fc_norm(draft, collator(base, options)(examples[:FC_NORM_EXAMPLES]))
     trained = TrainedDraft(draft, vocabulary)
     if old is not None:
         carry_over(old, trained)
@@ -195,6 +205,9 @@ def prepare(
     found = load_examples(data)
     if options.image_slots == "merged":
         check_image_embeds(found)
+    if any(example.stored is None for example in found):
+        model: Any = base.model
+        model.to(device)
     examples, held_out = split(found)
     held_out = held_out[: options.evaluation_examples]
     trained = first_draft(base, examples, options, start_from)
@@ -210,7 +223,7 @@ def prepare(
             len(vocabulary.d2t),
         )
     target = Target(base.embedding, base.head[vocabulary.target_ids], vocabulary)
-    return examples, held_out, Trainer(trained, target, options, device)
+    return examples, held_out, Trainer(trained, target, collator(base, options), options, device)
 
 
 def train(

@@ -46,7 +46,9 @@ def test_greedy_answers_and_states_are_the_base_s_own(base: Base, examples: list
             assert record.answer_ids == record.greedy_ids
         captured = [out.hidden_states[j + 1] for j in base.layer_ids]
         wanted = torch.cat([*captured, out.hidden_states[-1]], dim=-1)[0, :-1]
-        torch.testing.assert_close(example.features().states.float(), wanted, atol=0.05, rtol=0.02)
+        torch.testing.assert_close(
+            example.stored.read().states.float(), wanted, atol=0.05, rtol=0.02
+        )
 
 
 def test_a_picture_reaches_base_and_states(base: Base, pictures: Path) -> None:
@@ -69,7 +71,7 @@ def test_a_picture_reaches_base_and_states(base: Base, pictures: Path) -> None:
         )
     captured = [out.hidden_states[j + 1] for j in base.layer_ids]
     wanted = torch.cat([*captured, out.hidden_states[-1]], dim=-1)[0]
-    torch.testing.assert_close(example.features().states.float(), wanted, atol=0.05, rtol=0.02)
+    torch.testing.assert_close(example.stored.read().states.float(), wanted, atol=0.05, rtol=0.02)
     assert max(record.positions[0]) < len(record.positions[0]) - 1  # images take fewer positions
 
 
@@ -108,7 +110,7 @@ def test_collated_slots_line_up(examples: list[Example]) -> None:
         assert batch.greedy_ids[row, :used].tolist() == list(record.greedy_ids[1:])
         position = int(batch.positions[0, row, start])
         assert position == len(record.prompt_ids) - 1
-        states = example.features().states[position]
+        states = example.stored.read().states[position]
         assert torch.equal(batch.aux[row, start], states[: batch.aux.shape[-1]])
 
 
@@ -117,7 +119,7 @@ def test_held_out_text_prompts_are_listed_once(examples: list[Example], tmp_path
         dataclasses.replace(example.record, prompt=str(n), held_out=n < 2)
         for n, example in enumerate(examples[:3])
     )
-    features = [example.features() for example in (*examples[:3], examples[0])]
+    features = [example.stored.read() for example in (*examples[:3], examples[0])]
     write_shard(shard_path(tmp_path, 0), [first, second, third, first], features)
     assert write_questions([tmp_path], tmp_path / "questions.jsonl") == 2
     lines = (tmp_path / "questions.jsonl").read_text().splitlines()
@@ -137,7 +139,12 @@ def test_older_sets_are_read_and_lack_only_the_merged_embeddings(
     save_file({"states": tensors["states"]}, old.with_suffix(".safetensors"))
     ours, theirs = load_examples([tmp_path]), load_examples([pictures / "data"])
     for one, other in zip(ours, theirs, strict=True):
-        assert torch.equal(one.features().states, other.features().states)
+        assert torch.equal(one.stored.read().states, other.stored.read().states)
     check_image_embeds(theirs)
     with pytest.raises(EagleConfigError, match="Generate it again"):
         check_image_embeds(ours)
+
+
+def test_prompts_that_are_all_too_long_are_named(base: Base, tmp_path: Path) -> None:
+    with pytest.raises(EagleConfigError, match="at most 5 tokens"):
+        generate(base, tmp_path, dataclasses.replace(DATA, max_prompt_tokens=5, max_new_tokens=99))
