@@ -14,7 +14,7 @@ import torch
 
 from eagle.errors import EagleConfigError
 from eagle.training.base import Base
-from eagle.training.batch_decode import BatchDecoder, Request
+from eagle.training.batch_decode import BatchDecoder, Completion, Request
 from eagle.training.dataset import Example
 from eagle.training.images import ImageMerger, MergedInput
 from eagle.training.shards import Features
@@ -28,15 +28,18 @@ class FeatureComputer:
         self._merger: ImageMerger | None = None
 
     def __call__(self, examples: Sequence[Example]) -> list[Features]:
-        requests = [self._request(row, example) for row, example in enumerate(examples)]
+        # The draft may be trained in another precision; the base keeps its own.
+        with torch.autocast(self._base.model.device.type, enabled=False):
+            requests = [self._request(row, example) for row, example in enumerate(examples)]
+            found = {done.request.key: done.features for done in self._run(requests)}
+        return [found[row] for row in range(len(examples))]
+
+    def _run(self, requests: Sequence[Request]) -> list[Completion]:
+        """All at once, by a decoder of their own: its hooks on the base must not outlive them."""
         longest = max(len(request.prompt_ids) for request in requests)
-        found = {}
-        # A new decoder a batch: its hooks on the base must not outlive the call.
         decoder = BatchDecoder(self._base, rows=len(requests), capacity=longest + 1)
         with closing(decoder):
-            for done in decoder.run(requests):
-                found[done.request.key] = done.features
-        return [found[row] for row in range(len(examples))]
+            return list(decoder.run(requests))
 
     def _request(self, row: int, example: Example) -> Request:
         """All tokens but the last as a prompt; the one token it answers is of no use."""

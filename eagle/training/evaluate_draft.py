@@ -26,7 +26,7 @@ from eagle.loading import TargetFacts, bind_draft, check_fit, read_draft
 from eagle.sampling import Sampler
 from eagle.stopping import StopRule
 from eagle.training.base import Base, default_device, load_base
-from eagle.training.dataset import ImageSlots
+from eagle.training.collate import ImageSlots
 from eagle.training.generate_data import chat_prompt, encode
 from eagle.training.images import ImageMerger
 from eagle.training.prompts import PromptSeed, is_held_out, read_prompts

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import torch
 
-from eagle.training.dataset import Collator, Example
+from eagle.training.collate import Collator
+from eagle.training.dataset import Example
 from eagle.training.draft import Draft
 from eagle.training.losses import Target
 from eagle.training.ttt import Batch, shift_left, unroll

@@ -2,7 +2,7 @@
 
 What comes in: a rendered chat prompt with one placeholder, and a picture. What goes out: the
 expanded token ids, the embeddings with the picture's features in place, and positions on three
-axes. Which of its embeddings the draft sees at the placeholders is `eagle.training.dataset`'s.
+axes. Which of its embeddings the draft sees at the placeholders is `eagle.training.collate`'s.
 """
 
 from __future__ import annotations

@@ -21,12 +21,11 @@ import torch
 
 from eagle.errors import EagleConfigError
 from eagle.training.base import Base, default_device, load_base
+from eagle.training.collate import Collator, ImageSlots
 from eagle.training.computing import FeatureComputer
 from eagle.training.curve import CurvePoint, add_point, cut_curve
 from eagle.training.dataset import (
-    Collator,
     Example,
-    ImageSlots,
     check_image_embeds,
     endless_batches,
     load_examples,
@@ -82,7 +81,6 @@ class Trainer:
         self.trained, self.target, self.options = trained, target.to(self.device), options
         self.collate = collate
         trained.draft.to(self.device)
-        self.dtype: torch.dtype = getattr(torch, options.dtype)
         self.step = self.tokens = 0
         self.optimizer = torch.optim.AdamW(
             trained.draft.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0
@@ -94,7 +92,8 @@ class Trainer:
 
     def precision(self) -> AbstractContextManager[object]:
         """Weights stay float32; matrix products run in the chosen type."""
-        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
+        dtype = self.collate.dtype
+        return torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32)
 
     def train_step(self, examples: Sequence[Example]) -> float:
         rate = learning_rate(self.step, self.options)

@@ -12,8 +12,9 @@ from PIL import Image
 
 from eagle.errors import EagleConfigError
 from eagle.training.base import Base
+from eagle.training.collate import ImageSlots
 from eagle.training.computing import FeatureComputer
-from eagle.training.dataset import ImageSlots, load_examples
+from eagle.training.dataset import load_examples
 from eagle.training.generate_data import generate
 from eagle.training.prompts import read_prompts
 from eagle.training.train import TrainOptions, prepare
@@ -58,6 +59,18 @@ def test_a_picture_has_the_loss_of_its_stored_states(
         torch.testing.assert_close(features.image_embeds, wanted.image_embeds)
     losses = [first_loss(base, each / "data", image_slots) for each in (bare_pictures, pictures)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+def test_an_evaluation_in_lower_precision_sees_the_same_states(
+    base: Base, bare_pictures: Path
+) -> None:
+    """The trainer evaluates under autocast, which is meant for the draft alone."""
+    examples = load_examples([bare_pictures / "data"])
+    wanted = FeatureComputer(base)(examples)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = FeatureComputer(base)(examples)
+    for one, other in zip(ours, wanted, strict=True):
+        assert torch.equal(one.states, other.states)
 
 
 def test_a_picture_that_is_gone_or_changed_is_named(base: Base, bare_pictures: Path) -> None:

@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 
 from eagle.errors import EagleConfigError
 from eagle.training.base import Base
+from eagle.training.collate import Collator
 from eagle.training.dataset import (
-    Collator,
     Example,
     check_image_embeds,
     epoch_batches,

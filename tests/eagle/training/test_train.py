@@ -19,11 +19,10 @@ from eagle.loading import TargetFacts, bind_draft, check_fit, read_draft
 from eagle.training import progress as progress_module
 from eagle.training import train as train_module
 from eagle.training.base import Base
+from eagle.training.collate import Collator, ImageSlots
 from eagle.training.curve import CurvePoint
 from eagle.training.dataset import (
-    Collator,
     Example,
-    ImageSlots,
     endless_batches,
     load_examples,
     split,
