@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +96,7 @@ def import_draft(folder: Path, base: Base) -> TrainedDraft:
         )
     tensors = load_file(folder / WEIGHTS)
     vocabulary = DraftVocabulary(tensors.pop("d2t"), tensors.pop("t2d"))
-    shape = draft_shape(
-        base, len(vocabulary.d2t), fc_norm=config.fc_norm, norm_output=config.norm_output
-    )
-    draft = Draft(shape)
+    plain = draft_shape(base, len(vocabulary.d2t))
+    draft = Draft(replace(plain, fc_norm=config.fc_norm, norm_output=config.norm_output))
     draft.load_state_dict(tensors)
     return TrainedDraft(draft, vocabulary)

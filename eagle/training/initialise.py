@@ -9,13 +9,11 @@ from torch import nn
 
 from eagle.training.base import Base
 from eagle.training.draft import Draft, DraftShape, RMSNorm
-from eagle.training.ttt import Batch
+from eagle.training.ttt import Batch, unroll
 from eagle.training.vocabulary import DraftVocabulary
 
 
-def draft_shape(
-    base: Base, draft_vocab_size: int, *, fc_norm: bool = False, norm_output: bool = False
-) -> DraftShape:
+def draft_shape(base: Base, draft_vocab_size: int) -> DraftShape:
     """A draft as wide as the base, with the base's attention heads and rotary embedding."""
     config = base.text_config
     rope = config.rope_parameters
@@ -32,8 +30,6 @@ def draft_shape(
         rms_norm_eps=config.rms_norm_eps,
         rope_theta=rope["rope_theta"],
         mrope_section=tuple(section) if section else None,
-        fc_norm=fc_norm,
-        norm_output=norm_output,
     )
 
 
@@ -71,3 +67,13 @@ def scale_fc_norm(draft: Draft, batch: Batch) -> None:
     sizes = states.square().mean(-1).sqrt().median(0).values
     for norm, size in zip(draft.fc_norm, sizes, strict=True):
         cast(RMSNorm, norm).weight.fill_(size)
+
+
+@torch.no_grad()
+def keep_output_size(draft: Draft, embedding: torch.Tensor, batch: Batch) -> None:
+    """Let the final norm keep the outputs' usual size and move its weights into the head: the
+    logits stay, and the normed output that is fed back is about what it was before the norm."""
+    outputs = next(unroll(draft, embedding.to(batch.aux.device), batch, 1))[batch.answer_valid]
+    size = outputs.square().mean(-1).sqrt().median()
+    draft.lm_head.weight.mul_(draft.norm.weight / size)
+    draft.norm.weight.fill_(size)

@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any, get_args
@@ -34,14 +34,14 @@ from eagle.training.dataset import (
 from eagle.training.draft import Draft
 from eagle.training.evaluation import Evaluation, evaluate
 from eagle.training.export import TrainedDraft, export_draft, import_draft
-from eagle.training.initialise import draft_shape, initialise, scale_fc_norm
+from eagle.training.initialise import draft_shape, initialise, keep_output_size, scale_fc_norm
 from eagle.training.losses import LossName, StepLoss, Target, ttt_loss
 from eagle.training.progress import Progress
 from eagle.training.vocabulary import build_vocabulary, count_tokens, coverage
 
 logger = logging.getLogger(__name__)
 
-FC_NORM_EXAMPLES = 8  # whose states say how large they usually are
+SAMPLED_EXAMPLES = 8  # that say how large the inputs of new norms usually are
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,20 +165,23 @@ def first_draft(
     counts = count_tokens(example.record.answer_ids for example in examples)
     vocabulary = build_vocabulary(counts, options.draft_vocab_size, base.text_config.vocab_size)
     old = import_draft(start_from, base) if start_from is not None else None
-    shape = draft_shape(
-        base,
-        options.draft_vocab_size,
-        fc_norm=options.fc_norm or (old is not None and old.draft.shape.fc_norm),
-        norm_output=options.norm_output or (old is not None and old.draft.shape.norm_output),
+    plain = draft_shape(base, options.draft_vocab_size)
+    had = old.draft.shape if old is not None else plain
+    shape = replace(
+        plain,
+        fc_norm=options.fc_norm or had.fc_norm,
+        norm_output=options.norm_output or had.norm_output,
     )
     torch.manual_seed(options.seed)
-    draft = Draft(shape)
-    initialise(draft, base, vocabulary)
-    if shape.fc_norm:
-        scale_fc_norm(draft, collator(base, options)(examples[:FC_NORM_EXAMPLES]))
-    trained = TrainedDraft(draft, vocabulary)
+    trained = TrainedDraft(Draft(shape), vocabulary)
+    initialise(trained.draft, base, vocabulary)
     if old is not None:
         carry_over(old, trained)
+    sample = replace(collator(base, options), dtype=torch.float32)
+    if shape.fc_norm and not had.fc_norm:
+        scale_fc_norm(trained.draft, sample(examples[:SAMPLED_EXAMPLES]))
+    if old is not None and shape.norm_output and not had.norm_output:
+        keep_output_size(trained.draft, base.embedding, sample(examples[:SAMPLED_EXAMPLES]))
     return trained
 
 
@@ -186,6 +189,9 @@ def first_draft(
 def carry_over(old: TrainedDraft, new: TrainedDraft) -> None:
     """Copy `old` into `new`, whose vocabulary may differ and which may have further norms."""
     tensors, fresh_head = new.draft.state_dict(), new.draft.lm_head.weight.clone()
+    if old.draft.shape.norm_output:
+        # Its head has learned to follow another norm than the base's.
+        fresh_head *= new.draft.norm.weight / old.draft.norm.weight
     new.draft.load_state_dict(tensors | old.draft.state_dict() | {"lm_head.weight": fresh_head})
     row_of = {token: row for row, token in enumerate(old.vocabulary.target_ids.tolist())}
     for row, token in enumerate(new.vocabulary.target_ids.tolist()):
