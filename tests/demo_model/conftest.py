@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
+from vlm.demo_model.material import Material
 from vlm.demo_model.objects import OBJECTS
-from vlm.demo_model.scenes import Material
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from vlm.demo_model.dialogues import Turn, ask, plural
+from vlm.demo_model.dialogues import Turn, ask
+from vlm.demo_model.material import Material
 from vlm.demo_model.objects import OBJECTS
-from vlm.demo_model.scenes import Material, draw_these
+from vlm.demo_model.scenes import draw_these
 from vlm.demo_model.tower_stage import SCENE_KINDS
+from vlm.demo_model.wording import plural
 
 
 def _turns(material: Material, kind: str, seed: int = 0, number: int = 60) -> list[Turn]:

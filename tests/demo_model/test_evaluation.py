@@ -20,8 +20,8 @@ from vlm.demo_model.evaluation import (
     wilson_interval,
     write_samples,
 )
+from vlm.demo_model.material import Material
 from vlm.demo_model.objects import OBJECTS
-from vlm.demo_model.scenes import Material
 from vlm.events import GenerationFinished
 from vlm.loading import load_pipeline
 from vlm.pipeline import VlmPipeline

@@ -41,7 +41,10 @@ from vlm.demo_model.language_stage import (
     draw_dialogues,
     read_text_examples,
 )
-from vlm.demo_model.scenes import LETTERS, Material, Scene, draw_shapes, write_word
+from vlm.demo_model.material import Material
+from vlm.demo_model.printing import LETTERS, write_word
+from vlm.demo_model.scenes import draw_shapes
+from vlm.demo_model.sheet import Scene
 from vlm.demo_model.surfaces import COLORS
 from vlm.demo_model.tower_stage import TowerStage, word_loss
 from vlm.demo_model.vision_tower import MERGE, build_tower

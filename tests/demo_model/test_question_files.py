@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from eagle.training.prompts import read_prompts
+from vlm.demo_model.material import Material
 from vlm.demo_model.question_files import write_questions
-from vlm.demo_model.scenes import Material
 
 
 def test_generate_data_reads_what_is_written(material: Material, tmp_path: Path) -> None:

@@ -3,16 +3,11 @@
 import numpy as np
 import pytest
 
+from vlm.demo_model.material import Material
 from vlm.demo_model.objects import OBJECTS, NamedObject
-from vlm.demo_model.scenes import (
-    Material,
-    Scene,
-    draw_chart,
-    draw_letters,
-    draw_lines,
-    draw_these,
-    write_word,
-)
+from vlm.demo_model.printing import draw_letters, draw_lines, write_word
+from vlm.demo_model.scenes import draw_chart, draw_these
+from vlm.demo_model.sheet import Scene
 from vlm.demo_model.surfaces import COLORS, PIXELS_PER_TOKEN
 from vlm.demo_model.tower_stage import SCENE_KINDS, SIZES, draw_any
 from vlm.demo_model.words import WORDS

@@ -18,7 +18,9 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from vlm.demo_model.objects import OBJECTS
-from vlm.demo_model.scenes import LETTERS, SHAPES, Item, Scene
+from vlm.demo_model.printing import LETTERS
+from vlm.demo_model.scenes import SHAPES
+from vlm.demo_model.sheet import Item, Scene
 from vlm.demo_model.surfaces import COLORS
 from vlm.demo_model.vision_tower import MERGE, PATCH
 from vlm.demo_model.words import WORDS

@@ -9,15 +9,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import inflect
 import numpy as np
 
 from vlm.demo_model.objects import OBJECTS, NamedObject, plain_words
-from vlm.demo_model.scenes import SHAPES, Item, Scene
+from vlm.demo_model.scenes import SHAPES
+from vlm.demo_model.sheet import Item, Scene
 from vlm.demo_model.surfaces import COLORS
-
-NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six")
-_INFLECT = inflect.engine()
+from vlm.demo_model.wording import (
+    NUMBER_WORDS,
+    counted,
+    join_words,
+    plural,
+    plural_noun,
+    with_article,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,42 +66,22 @@ def ask(rng: np.random.Generator, scene: Scene, number: int) -> list[Turn]:
     return turns
 
 
-def plural(phrase: str) -> str:
-    """ "a loaf of bread" -> "loaves of bread"."""
-    head, of, rest = phrase.split(" ", 1)[1].partition(" of ")
-    if head in ("fork and knife", "bow and arrow"):
-        return f"{head} sets"
-    return _INFLECT.plural_noun(head) + of + rest
-
-
 def _pick(rng: np.random.Generator, choices: Sequence[str]) -> str:
     word = ("picture", "image", "photo")[rng.choice(3, p=(0.55, 0.3, 0.15))]
     return choices[int(rng.integers(len(choices)))].replace("{picture}", word)
-
-
-def _with_article(words: str) -> str:
-    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
-
-
-def _and(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _phrase(item: Item) -> str:
     """What one item is called, with its article."""
     if item.named is not None:
         return item.named.phrase
-    return _with_article(f"{item.color} {item.name}")
+    return with_article(f"{item.color} {item.name}")
 
 
 def _names(item: Item) -> tuple[str, ...]:
     """What counts as naming the item, one or several of it."""
     singular = (item.name,) if item.named is None else (item.named.name, *item.named.synonyms)
-    return singular + tuple(_INFLECT.plural_noun(name) for name in singular)
-
-
-def _counted(number: int, phrase: str) -> str:
-    return phrase if number == 1 else f"{NUMBER_WORDS[number]} {plural(phrase)}"
+    return singular + tuple(plural_noun(name) for name in singular)
 
 
 def _content(scene: Scene) -> str:
@@ -108,10 +93,10 @@ def _content(scene: Scene) -> str:
             return f"the number {_printed_number(scene)}"
         case "bar":
             colors = [str(item.color) for item in scene.items]
-            return f"a bar chart with {NUMBER_WORDS[len(colors)]} bars: {_and(colors)}"
+            return f"a bar chart with {NUMBER_WORDS[len(colors)]} bars: {join_words(colors)}"
         case _:
             counts = Counter(_phrase(item) for item in scene.items)
-            return _and([_counted(number, phrase) for phrase, number in counts.items()])
+            return join_words([counted(number, phrase) for phrase, number in counts.items()])
 
 
 def _printed_number(scene: Scene) -> str:
@@ -155,7 +140,7 @@ def _ask_one_word(rng: np.random.Generator, scene: Scene) -> Turn | None:
 
 
 def _ask_describe(rng: np.random.Generator, scene: Scene) -> Turn:
-    ground = f"on {_with_article(' and '.join(scene.background))} background"
+    ground = f"on {with_article(' and '.join(scene.background))} background"
     answer = f"The picture shows {_content(scene)}"
     answer += "." if scene.items[0].kind == "bar" else f" {ground}."
     return Turn("describe", _pick(rng, _DESCRIBE), answer, _expected_content(scene))
@@ -184,9 +169,9 @@ def _ask_how_many(rng: np.random.Generator, scene: Scene) -> Turn:
         )
     item = scene.items[rng.integers(len(scene.items))]
     number = scene.counts()[item.name]
-    phrase = item.named.phrase if item.named else _with_article(item.name)
+    phrase = item.named.phrase if item.named else with_article(item.name)
     verb = "is" if number == 1 else "are"
-    amount = f"one {phrase.split(' ', 1)[1]}" if number == 1 else _counted(number, phrase)
+    amount = f"one {phrase.split(' ', 1)[1]}" if number == 1 else counted(number, phrase)
     return Turn(
         _count_kind(number),
         _pick(rng, _HOW_MANY).replace("{things}", plural(phrase)),
@@ -262,7 +247,7 @@ def _ask_present(rng: np.random.Generator, scene: Scene) -> Turn:
     asked = shown[rng.integers(len(shown))] if there else _absent(rng, scene)
     answer = f"Yes, there is {asked.phrase}." if there else f"No, I can't see {asked.phrase} here."
     if there and scene.counts()[asked.name] > 1:
-        answer = f"Yes, there are {_counted(scene.counts()[asked.name], asked.phrase)}."
+        answer = f"Yes, there are {counted(scene.counts()[asked.name], asked.phrase)}."
     return _yes_no(_pick(rng, _PRESENT).replace("{thing}", asked.phrase), answer)
 
 
@@ -273,7 +258,7 @@ def _ask_shape_present(rng: np.random.Generator, scene: Scene) -> Turn:
     else:
         color = list(COLORS)[rng.integers(len(COLORS))]
         shape = SHAPES[rng.integers(len(SHAPES))]
-    thing = _with_article(f"{color} {shape}")
+    thing = with_article(f"{color} {shape}")
     there = (color, shape) in shown
     answer = f"Yes, there is {thing}." if there else f"No, I can't see {thing} here."
     return _yes_no(_pick(rng, _PRESENT).replace("{thing}", thing), answer)

@@ -28,9 +28,10 @@ from vlm.demo_model.compose import bundled_pair
 from vlm.demo_model.composition import compose_model
 from vlm.demo_model.dialogues import Turn, ask
 from vlm.demo_model.language_stage import TextExample, draw_dialogues, read_text_examples
-from vlm.demo_model.material import held_out_material, training_material
+from vlm.demo_model.material import Material, held_out_material, training_material
 from vlm.demo_model.objects import OBJECTS
-from vlm.demo_model.scenes import Material, Scene, draw_these
+from vlm.demo_model.scenes import draw_these
+from vlm.demo_model.sheet import Scene
 from vlm.demo_model.tower_stage import SCENE_KINDS
 from vlm.demo_model.train import TrainingFiles
 from vlm.demo_model.vision_tower import DEMO_VISION_CONFIG

@@ -17,16 +17,11 @@ from PIL import Image
 
 from vlm.demo_model.dialogues import Turn
 from vlm.demo_model.evaluation import Question, answer_all, load_bundled
-from vlm.demo_model.material import training_material
+from vlm.demo_model.material import Material, training_material
 from vlm.demo_model.objects import OBJECTS
-from vlm.demo_model.scenes import (
-    Material,
-    Scene,
-    draw_chart,
-    draw_number,
-    draw_shapes,
-    draw_these,
-)
+from vlm.demo_model.printing import draw_number
+from vlm.demo_model.scenes import draw_chart, draw_shapes, draw_these
+from vlm.demo_model.sheet import Scene
 from vlm.demo_model.train import TrainingFiles
 from vlm.pipeline import VlmPipeline
 

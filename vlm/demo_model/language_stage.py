@@ -24,7 +24,8 @@ from transformers import PreTrainedTokenizerBase, Qwen2_5_VLForConditionalGenera
 from vlm.demo_model.composition import IMAGE_PAD, VISION_END, VISION_START
 from vlm.demo_model.concepts import Concepts, cell_labels, wanted_words
 from vlm.demo_model.dialogues import Turn, ask
-from vlm.demo_model.scenes import Material, Scene
+from vlm.demo_model.material import Material
+from vlm.demo_model.sheet import Scene
 from vlm.demo_model.tower_stage import SIZES, SceneDrawer, TowerStage, draw_any
 from vlm.demo_model.training_loop import SCALES, ParameterGroup, Scale
 from vlm.demo_model.vision_tower import MERGE

@@ -3,11 +3,14 @@
 In: a cache folder. Out: `Material`. Only the training commands need any of it.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from PIL import Image
 
 from vlm.demo_model.artwork import HELD_OUT_SETS, TRAINING_SETS, load_artwork
 from vlm.demo_model.objects import OBJECTS
-from vlm.demo_model.scenes import Material, drawings_by_name
 
 _FONTS = Path("/usr/share/fonts/truetype")
 TRAINING_FONTS = tuple(
@@ -36,6 +39,16 @@ HELD_OUT_FONTS = tuple(
         "liberation/LiberationMono-Regular.ttf",
     )
 )
+Drawings = Mapping[str, Sequence[Image.Image]]
+"""Of one artwork set: every drawing of an object, by the object's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What pictures are drawn from."""
+
+    artworks: Sequence[Drawings]
+    fonts: Sequence[str]  # paths
 
 
 def training_material(cache: Path) -> Material:
@@ -54,3 +67,11 @@ def _material(set_names: tuple[str, ...], fonts: tuple[str, ...], cache: Path) -
     codepoints = [codepoint for shown in OBJECTS for codepoint in shown.codepoints]
     artworks = [drawings_by_name(load_artwork(name, codepoints, cache)) for name in set_names]
     return Material(artworks, fonts)
+
+
+def drawings_by_name(artwork: Mapping[int, Image.Image]) -> Drawings:
+    """Sort one set's images by object; objects that the set lacks are left out."""
+    found = {
+        shown.name: [artwork[c] for c in shown.codepoints if c in artwork] for shown in OBJECTS
+    }
+    return {name: images for name, images in found.items() if images}

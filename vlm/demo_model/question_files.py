@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from vlm.demo_model.dialogues import ask
-from vlm.demo_model.scenes import Material
+from vlm.demo_model.material import Material
 from vlm.demo_model.tower_stage import draw_any
 
 QUESTIONS_FILE = "questions.jsonl"

@@ -33,20 +33,11 @@ from vlm.demo_model.concepts import (
     total_number,
     wanted_words,
 )
+from vlm.demo_model.material import Material
 from vlm.demo_model.objects import OBJECTS
-from vlm.demo_model.scenes import (
-    Material,
-    Scene,
-    SceneMaker,
-    draw_chart,
-    draw_letters,
-    draw_lines,
-    draw_number,
-    draw_objects,
-    draw_shapes,
-    draw_these,
-    draw_word,
-)
+from vlm.demo_model.printing import draw_letters, draw_lines, draw_number, draw_word
+from vlm.demo_model.scenes import SceneMaker, draw_chart, draw_objects, draw_shapes, draw_these
+from vlm.demo_model.sheet import Scene
 from vlm.demo_model.training_loop import SCALES, ParameterGroup, Scale, batches_of
 from vlm.demo_model.vision_tower import run_blocks, to_pixel_values
 
