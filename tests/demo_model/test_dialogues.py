@@ -74,3 +74,14 @@ def test_counting_counts(material: Material) -> None:
 )
 def test_plurals(phrase: str, expected: str) -> None:
     assert plural(phrase) == expected
+
+
+def test_things_are_named_in_the_order_of_their_image_tokens(material: Material) -> None:
+    rng = np.random.default_rng(0)
+    cat, dog = (next(o for o in OBJECTS if o.name == name) for name in ("cat", "dog"))
+    for _ in range(20):
+        scene = draw_these(rng, material, [cat, dog, cat], 4, 4)
+        first = min(scene.items, key=lambda item: item.cells[0])
+        named = "two cats and a dog" if first.name == "cat" else "a dog and two cats"
+        answers = [turn.answer for turn in ask(rng, scene, 9)]
+        assert f"I see {named}." in answers

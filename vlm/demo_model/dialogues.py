@@ -95,8 +95,13 @@ def _content(scene: Scene) -> str:
             colors = [str(item.color) for item in scene.items]
             return f"a bar chart with {NUMBER_WORDS[len(colors)]} bars: {join_words(colors)}"
         case _:
-            counts = Counter(_phrase(item) for item in scene.items)
+            counts = Counter(_phrase(item) for item in _in_reading_order(scene))
             return join_words([counted(number, phrase) for phrase, number in counts.items()])
+
+
+def _in_reading_order(scene: Scene) -> list[Item]:
+    """By the first image token that shows the item: an order that an answer can foresee."""
+    return sorted(scene.items, key=lambda item: (item.cells[0], item.center))
 
 
 def _printed_number(scene: Scene) -> str:
