@@ -67,7 +67,8 @@ def draw_background(
         blend = blend + _texture(rng, width, height)[..., None]
     nearest = cell_means(ramp) >= 0.5
     cells = tuple(chosen[-1] if second else chosen[0] for second in nearest)
-    return chosen, np.clip(blend, 0, 255).astype(np.uint8), cells
+    in_reading_order = tuple(dict.fromkeys(cells))
+    return in_reading_order, np.clip(blend, 0, 255).astype(np.uint8), cells
 
 
 def _texture(rng: np.random.Generator, width: int, height: int) -> npt.NDArray[np.float32]:
