@@ -59,9 +59,10 @@ const first = (order, letter) => legs[order.indexOf(letter)];
 
 const draw = (value) => {
   section.dataset.phase = value.phase;
-  const status = find(".ee-race-phase");
-  if (status.textContent !== value.phase_text) status.textContent = value.phase_text;
-  status.classList.toggle("ee-sr-only", value.phase === "done");
+  find(".ee-race-phase").textContent = value.phase_text;
+  find(".ee-race-phase").hidden = value.phase === "done"; // the same stands in large figures
+  const status = find("[role=status]");
+  if (status.textContent !== value.announcement) status.textContent = value.announcement;
   if (value.race < 0) return;
   find(".ee-race-question strong").textContent = value.question;
   const pictures = find(".ee-race-pictures");

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from visual_encoder.errors import ImageRefused
 from vlm.bench import BenchPlan
 from vlm.compare import CompareRequest
 from vlm.config import Settings
-from vlm.errors import PromptTooLong
+from vlm.errors import EngineLost, PromptTooLong
 from vlm.events import GenerationFinished, StepDecoded
 from vlm.identity import Verdict
 from vlm.jobs import Job
@@ -26,6 +27,7 @@ from vlm.pipeline import PipelineInfo
 from vlm.preview import PreviewRequest
 from vlm.sweep import SweepPlan
 from vlm.ui import server
+from vlm.ui.engine_renewal import RenewableEngine
 from vlm.ui.kiosk.options import add_kiosk_arguments, kiosk_options_from_arguments
 
 HOSTILE = (
@@ -45,6 +47,7 @@ DIFFERENCES = {
     "sample": Verdict("sampled", 0, 0),
 }
 PATTERN = (2, 0, 3, 4, 1, 3, 2, 4, 0, 3)
+RELOADING_SECONDS = 4.0
 
 
 class ScriptedPipeline:
@@ -57,7 +60,10 @@ class ScriptedPipeline:
         self._step_seconds = step_seconds
 
     def renew(self) -> None:
-        """Nothing to load anew."""
+        """Nothing to load anew, when staff of the kiosk ask for it."""
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to end."""
 
     def perform(self, job: Job) -> Iterator[Any]:
         if isinstance(job, BenchPlan | SweepPlan | PreviewRequest):
@@ -85,6 +91,8 @@ class ScriptedPipeline:
             script.accepted, script.draft_seconds = (0,) * 12, 4 * self._step_seconds
         elif word in DIFFERENCES:
             script.difference = DIFFERENCES[word]
+        elif word == "lost":
+            script.error = EngineLost("The process is gone.")
         elif word == "refuse":
             script.error = ImageRefused("notes.png is not a picture.")
         elif word == "full":
@@ -92,6 +100,25 @@ class ScriptedPipeline:
         elif word == "break":
             script.error, script.error_at = RuntimeError("device lost."), 4
         return script
+
+
+class Loader:
+    """Gives the pipeline at once, and again only with the progress of large models."""
+
+    def __init__(self, pipeline: ScriptedPipeline) -> None:
+        self._pipeline = pipeline
+        self._has_loaded = False
+
+    def __call__(self, on_progress: Callable[[str], None]) -> Any:
+        for tenths in range(10 if self._has_loaded else 0):
+            on_progress(f"Loading tiny-base, 16.6 GB: {10 * tenths} %")
+            time.sleep(RELOADING_SECONDS / 10)
+        self._has_loaded = True
+        return self._pipeline
+
+
+def no_report(line: str) -> None:
+    """Progress is read where the page reads it."""
 
 
 def hostile_step(event: StepDecoded) -> StepDecoded:
@@ -128,7 +155,8 @@ def main() -> None:
     pipeline = ScriptedPipeline(info, arguments.step_seconds)
     examples = load_examples(arguments.examples)
     options = kiosk_options_from_arguments(arguments)
-    with EngineThread(pipeline) as engine:
+    renewable = RenewableEngine(Loader(pipeline), no_report, no_report)
+    with EngineThread(renewable, renewable.reloading) as engine:
         engine.base_step_seconds = arguments.step_seconds  # as though it had been warmed up
         kiosk = Kiosk(engine, examples, load_replays(), options, pipeline.renew)
         if arguments.kiosk:

@@ -17,6 +17,7 @@ from vlm.ui import panels
 from vlm.ui.asking import broken_off
 from vlm.ui.conversation import Question, chat_messages
 from vlm.ui.engine_thread import EngineThread
+from vlm.ui.waits import wait_of
 
 KEEP = gr.skip()  # leaves a part of the page as it is
 
@@ -140,7 +141,7 @@ class AnswerView:
             return "stopped"
         if self._trace.steps:
             return "decoding"
-        return "prefill" if self._engine.num_ahead(self._run) == 0 else "waiting"
+        return "prefill" if wait_of(self._engine, self._run) is None else "waiting"
 
     def _chat(self) -> list[dict[str, Any]]:
         if self._trace.text:
@@ -149,19 +150,16 @@ class AnswerView:
         return chat_messages(self._question.conversation, waiting_for=self._waiting_for())
 
     def _waiting_for(self) -> str:
-        reloading = self._engine.reloading()
-        if reloading is not None:
-            return f"Loading the models again: {reloading}"
-        ahead = self._engine.num_ahead(self._run)
-        if ahead:
-            return f"Waiting for the engine: {ahead} before you"
+        wait = wait_of(self._engine, self._run)
+        if wait is not None:
+            return wait.text
         return "Reading the picture" if self._question.turn.images else "Reading the question"
 
     def _announcement(self) -> str:
         """What a screen reader says of a wait and of a fault; a refusal is an alert already."""
-        phase, error = self._phase(), self._run.error
-        if phase == "waiting":
-            return self._waiting_for()
+        error, wait = self._run.error, wait_of(self._engine, self._run)
+        if wait is not None and self._phase() == "waiting":
+            return wait.announcement
         if error is None or self._is_refused:
             return ""
         begin = "The answer broke off: "

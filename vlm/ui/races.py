@@ -22,6 +22,7 @@ from vlm.ui.answers import KEEP, composer_busy, composer_ready
 from vlm.ui.asking import broken_off, generation_request
 from vlm.ui.conversation import Conversation, Question, Turn
 from vlm.ui.engine_thread import EngineThread
+from vlm.ui.waits import wait_of
 from vlm.ui.watching import Watching
 
 
@@ -84,7 +85,8 @@ class RaceHandlers:
 
     def idle(self) -> dict[str, Any]:
         """The Compare page before the first race."""
-        return {"race": -1, "lines": "", "from": 0, "phase": "idle", "phase_text": ""}
+        silent = {"phase_text": "", "announcement": ""}
+        return {"race": -1, "lines": "", "from": 0, "phase": "idle", **silent}
 
     def _begin(
         self,
@@ -166,6 +168,7 @@ class RaceView:
             "is_sampled": not self._request.request.sampling.is_greedy,
             "phase": self._phase(),
             "phase_text": self._shown_phase,
+            "announcement": self._announcement(),
             "result": None if self._result is None else result_payload(self._result),
         }
 
@@ -200,12 +203,19 @@ class RaceView:
             return "stopped"
         if self._leg is not None:
             return "running"
-        return "waiting" if self._engine.num_ahead(self._run) else "warming"
+        return "warming" if wait_of(self._engine, self._run) is None else "waiting"
+
+    def _announcement(self) -> str:
+        """What a screen reader says: the phase, but of a wait not every step."""
+        wait = wait_of(self._engine, self._run)
+        if wait is not None and self._phase() == "waiting":
+            return wait.announcement
+        return self._phase_text()
 
     def _phase_text(self) -> str:
-        phase = self._phase()
-        if phase == "waiting":
-            return f"Waiting for the engine: {self._engine.num_ahead(self._run)} before you"
+        phase, wait = self._phase(), wait_of(self._engine, self._run)
+        if wait is not None and phase == "waiting":
+            return wait.text
         if phase == "running" and self._leg is not None:
             count = f"run {self._leg.leg + 1} of {len(self._request.order)}"
             again = "; shown are the first two" if self._leg.leg >= 2 else ""
@@ -213,6 +223,7 @@ class RaceView:
         if self._result is not None:
             return outcome(self._result)
         return {
+            "waiting": "Waiting for the engine",  # and it has come meanwhile
             "warming": "Reading the prompt and warming both up",
             "stopped": "Stopped before both had answered",
             "failed": "The race broke off",

@@ -29,6 +29,7 @@ from vlm.ui.bench.tallies import Earlier, tally_of
 from vlm.ui.controls import Controls
 from vlm.ui.engine_thread import EngineThread, Run
 from vlm.ui.memory import memory_sentence
+from vlm.ui.waits import Wait, wait_of
 from vlm.ui.watching import Watching
 
 NUM_FORM_FIELDS = 12
@@ -253,23 +254,29 @@ class BenchView:
             return "stopped"
         if self._has_begun:
             return "running"
-        return "waiting" if self._engine.num_ahead(self._run) else "warming"
+        return "warming" if self._wait() is None else "waiting"
+
+    def _wait(self) -> Wait | None:
+        return wait_of(self._engine, self._run)
 
     def _phase_text(self) -> str:
-        standing = self._tally.standing
+        standing, phase, wait = self._tally.standing, self._phase(), self._wait()
+        if wait is not None and phase == "waiting":
+            return wait.text
         return {
-            "waiting": f"Waiting for the engine: {self._engine.num_ahead(self._run)} before you",
+            "waiting": "Waiting for the engine",  # and it has come meanwhile
             "warming": "Reading the first question and warming both up",
             "running": f"{self._tally.unit} {standing.num_done + 1} of {standing.num_all}",
             "done": "Finished",
             "stopped": "Stopped; what was measured until here is kept",
             "failed": "Broken off",
-        }[self._phase()]
+        }[phase]
 
     def _announcement(self) -> str:
-        """What a screen reader says: the place in the queue, the start, the end."""
-        if self._phase() == "waiting":
-            return self._phase_text()
+        """What a screen reader says: what is waited for, the start, the end."""
+        wait = self._wait()
+        if wait is not None and self._phase() == "waiting":
+            return wait.announcement
         if not self.is_over:
             return "The measurement has begun." if self._has_begun else ""
         return f"{self._phase_text()}. {self._tally.verdict()}."
