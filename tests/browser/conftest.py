@@ -166,19 +166,20 @@ def real_server() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(scope="package")
-def scripted_server(examples: Path) -> Iterator[str]:
-    server = Server(["-m", "tests.browser.scripted_server", "--examples", str(examples)])
+def scripted(examples: Path, *more: str) -> Iterator[str]:
+    server = Server(["-m", "tests.browser.scripted_server", "--examples", str(examples), *more])
     yield server.url
     server.stop()
+
+
+@pytest.fixture(scope="package")
+def scripted_server(examples: Path) -> Iterator[str]:
+    yield from scripted(examples)
 
 
 @pytest.fixture(scope="package")
 def text_only_server(examples: Path) -> Iterator[str]:
-    arguments = ["-m", "tests.browser.scripted_server", "--examples", str(examples), "--text-only"]
-    server = Server(arguments)
-    yield server.url
-    server.stop()
+    yield from scripted(examples, "--models", "text-only")
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,11 @@ TEXT_ONLY = replace(
     visual_engine=None,
     no_images_reason="The base is a text-only model (llama), so it takes no pictures.",
 )
+PROBLEM = (
+    "The draft was made for a vocabulary of 42, but the base has 32: it was made for another base."
+)
+REFUSED = replace(INFO, draft_name=None, draft_problem=PROBLEM)
+INFOS = {"pair": INFO, "text-only": TEXT_ONLY, "refused-draft": REFUSED}
 DIFFERENCES = {
     "tie": Verdict("tie", 0, 0, 400, 401, 0.0004, 0.001),
     "fault": Verdict("fault", 0, 0, 400, 401, 1.5, 0.001),
@@ -138,7 +143,7 @@ def emoji_step(event: StepDecoded) -> StepDecoded:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--text-only", action="store_true")
+    parser.add_argument("--models", choices=INFOS, default="pair")
     parser.add_argument("--examples", type=Path, required=True)
     parser.add_argument("--step-seconds", type=float, default=0.03)
     add_kiosk_arguments(parser)
@@ -151,8 +156,7 @@ def main() -> None:
     from vlm.ui.kiosk.kiosk import Kiosk
     from vlm.ui.kiosk.replays import load_replays
 
-    info = TEXT_ONLY if arguments.text_only else INFO
-    pipeline = ScriptedPipeline(info, arguments.step_seconds)
+    pipeline = ScriptedPipeline(INFOS[arguments.models], arguments.step_seconds)
     examples = load_examples(arguments.examples)
     options = kiosk_options_from_arguments(arguments)
     renewable = RenewableEngine(Loader(pipeline), no_report, no_report)

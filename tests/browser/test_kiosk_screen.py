@@ -127,7 +127,7 @@ def test_alone_it_has_no_page_and_no_upload_behind_it(open_kiosk: OpenPage, kios
 
 
 def test_a_text_only_base_offers_questions(open_kiosk: OpenPage, examples: Path) -> None:
-    server = Server(kiosk_arguments(examples, "--text-only"))
+    server = Server(kiosk_arguments(examples, "--models", "text-only"))
     page = open_kiosk(server.url)
     touch(page)
     expect(page.get_by_role("heading", name="Pick a question")).to_be_visible()

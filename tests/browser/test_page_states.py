@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import (
@@ -16,7 +18,8 @@ from tests.browser.actions import (
     panel_figure,
     wait_for_answer,
 )
-from tests.browser.conftest import NARROW, OpenPage, Server
+from tests.browser.conftest import NARROW, OpenPage, Server, scripted
+from tests.browser.scripted_server import PROBLEM
 
 ONE_SECOND = 1000
 
@@ -253,6 +256,26 @@ def test_a_text_only_base_takes_no_pictures_and_says_why(
     ask(page, "Hello")
     wait_for_answer(page)
     expect(figures(page)).to_contain_text("base alone")
+
+
+@pytest.fixture
+def refusing_server(examples: Path) -> Iterator[str]:
+    yield from scripted(examples, "--models", "refused-draft")
+
+
+def test_a_refused_draft_is_said_with_its_reason(open_page: OpenPage, refusing_server: str) -> None:
+    """Chip and drawer said "no draft", as though none had been named."""
+    page = open_page(refusing_server)
+    short = page.locator("#ee-chip").get_by_text("draft refused: does not fit")
+    expect(short).to_have_attribute("title", PROBLEM)
+    expect(page.locator(".ee-mode")).to_have_text(f"EAGLE-3 is off: {PROBLEM}")
+    page.get_by_role("button", name="Settings").click()
+    expect(page.locator("#ee-drawer")).to_contain_text(f"The draft was refused. {PROBLEM}")
+    expect(page.get_by_role("checkbox", name="EAGLE-3")).to_be_disabled()
+    page.get_by_role("button", name="Close", exact=True).click()
+    ask(page, "Hello")
+    wait_for_answer(page)
+    expect(short).to_be_visible()
 
 
 def test_on_a_narrow_screen_the_panel_is_below_the_conversation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -18,6 +18,9 @@ from vlm.ui.examples import Example
 from vlm.ui.handlers import Handlers
 from vlm.ui.races import RaceHandlers
 from vlm.ui.wiring import AT_ONCE, STREAMING
+
+if TYPE_CHECKING:
+    from vlm.pipeline import PipelineInfo
 
 TITLE = "EagleEye"
 # Gradio turns longer pastes into a text file, which a composer for pictures then refuses.
@@ -113,7 +116,7 @@ def lay_out(
     learn_page()
     race = compare_page(races, takes_pictures=info.no_images_reason is None)
     bench = bench_page(engine.pipeline, benches)
-    use_eagle, numbers = drawer(controls, has_draft=info.draft_name is not None)
+    use_eagle, numbers = drawer(controls, info)
     return Parts(
         conversation=gr.State(()),
         chat=chat,
@@ -214,7 +217,7 @@ def composer_box(elem_id: str, *, takes_pictures: bool) -> gr.MultimodalTextbox:
 
 
 def drawer(
-    controls: Controls, *, has_draft: bool
+    controls: Controls, info: PipelineInfo
 ) -> tuple[gr.Checkbox, list[gr.components.Component]]:
     """The settings: EAGLE-3 and the numbers, in the order of `Controls`."""
     with gr.Column(elem_id="ee-drawer"):
@@ -224,8 +227,8 @@ def drawer(
         use_eagle = gr.Checkbox(
             controls.use_eagle,
             label="EAGLE-3",
-            info="Let the draft propose tokens" if has_draft else "No draft was loaded",
-            interactive=has_draft,
+            info=panels.switch_note(info),
+            interactive=info.draft_name is not None,
         )
         gr.HTML("<h3>Sampling</h3>")
         temperature = gr.Slider(

@@ -111,12 +111,27 @@ def mode_sentence(info: PipelineInfo, *, use_eagle: bool) -> str:
 
 def model_chip(info: PipelineInfo, *, use_eagle: bool) -> str:
     """The chip in the header: base, number format, device, EAGLE-3."""
-    speculates = use_eagle and info.draft_name is not None
-    eagle = "EAGLE-3 on" if speculates else "EAGLE-3 off" if info.draft_name else "no draft"
     facts = [info.base_name, info.dtype, info.device]
     spans = "".join(f"<span>{html.escape(fact)}</span>" for fact in facts)
-    state = "on" if speculates else "off"
-    return f'<div class="ee-chip">{spans}<span class="ee-eagle-{state}">{eagle}</span></div>'
+    return f'<div class="ee-chip">{spans}{_eagle_state(info, use_eagle=use_eagle)}</div>'
+
+
+def _eagle_state(info: PipelineInfo, *, use_eagle: bool) -> str:
+    """Short; the whole reason why a draft was refused is its tooltip, and in the drawer."""
+    if info.draft_problem is not None:
+        reason = html.escape(info.draft_problem)
+        return f'<span class="ee-eagle-off" title="{reason}">draft refused: does not fit</span>'
+    if info.draft_name is None:
+        return '<span class="ee-eagle-off">no draft</span>'
+    state = "on" if use_eagle else "off"
+    return f'<span class="ee-eagle-{state}">EAGLE-3 {state}</span>'
+
+
+def switch_note(info: PipelineInfo) -> str:
+    """What stands under the switch for EAGLE-3 in the drawer."""
+    if info.draft_problem is not None:
+        return f"The draft was refused. {info.draft_problem}"
+    return "No draft was loaded" if info.draft_name is None else "Let the draft propose tokens"
 
 
 def welcome(examples: Sequence[Example], info: PipelineInfo) -> str:

@@ -115,6 +115,7 @@ def test_the_mode_says_plainly_when_nothing_speculates() -> None:
     misfit = replace(without, draft_problem="The draft was made for another base.")
     sentence = "EAGLE-3 is off: The draft was made for another base."
     assert panels.mode_sentence(misfit, use_eagle=True) == sentence
+    assert 'another base.">draft refused' in panels.model_chip(misfit, use_eagle=True)
 
 
 def test_names_and_questions_are_escaped() -> None:
