@@ -121,8 +121,10 @@ new MutationObserver(onPictures).observe(element.closest("#ee-chat-column"), { c
 
 // The last pictures of a prompt are those of its question; the others are of earlier turns.
 EagleEye.runs.listeners.add((run, what) => {
+  if (what === "cleared") used.hidden = true;
+  if (what !== "grown" || !sent || run.number <= before) return;
   const images = run.trace.images;
-  if (what !== "grown" || !sent || run.number <= before || images.length === 0) return;
+  if (images.length === 0) return;
   const own = images.slice(-sent.pictures.length);
   const shown = sent.pictures.map((picture) => picture.num_tokens);
   const same = own.length === shown.length && own.every((image, i) => image.num_tokens === shown[i]);

@@ -1,5 +1,5 @@
 // One recorded step, told in five parts. The value is a trace as JSON Lines; a visitor may take a
-// step of his own last answer instead.
+// step of his own last answer instead, for as long as he keeps it.
 const find = (selector) => element.querySelector(selector);
 const tree = new EagleEye.Tree(find("[data-view=tree]"));
 const stage = find(".ee-learn-stage");
@@ -76,10 +76,14 @@ const go = (by) => {
 };
 back.addEventListener("click", () => go(-1));
 next.addEventListener("click", () => go(1));
-own.addEventListener("click", () => {
-  const last = [...EagleEye.runs.byNumber.values()].filter((run) => run.trace.isSpeculative).at(-1);
-  if (last) tell(last.trace, "your last answer");
+const recorded = EagleEye.Trace.parse(props.value)[0];
+const lastOwn = () => [...EagleEye.runs.byNumber.values()].map((run) => run.trace).filter(telling).at(-1);
+own.addEventListener("click", () => tell(lastOwn(), "your last answer"));
+EagleEye.runs.listeners.add((run, what) => {
+  if (what === "grown" && own.hidden) own.hidden = !telling(run.trace);
+  if (what !== "cleared") return;
+  own.hidden = true;
+  if (trace !== recorded) tell(recorded, "a recorded answer");
 });
-EagleEye.runs.listeners.add((run) => (own.hidden = !run.trace.isSpeculative && own.hidden));
 own.hidden = true;
-tell(EagleEye.Trace.parse(props.value)[0], "a recorded answer");
+tell(recorded, "a recorded answer");

@@ -14,12 +14,13 @@ EagleEye.runs = {
     return this.byNumber.get(number);
   },
 
-  // what: "grown" or "chosen"
+  // what: "grown", "chosen", or "cleared", which is of no run
   tell(run, what) {
     this.listeners.forEach((listener) => listener(run, what));
   },
 
   clear() {
     this.byNumber.clear();
+    this.tell(null, "cleared");
   },
 };

@@ -180,7 +180,7 @@ def test_a_race_ends_with_its_verdict_and_plays_again(
     decode = page.locator("[data-figure=decode]").inner_text()
     assert float(decode.removeprefix("\u00d7")) > 1.5  # 65 steps against 21 of the same length
     expect(page.locator(".ee-race .ee-result")).to_contain_text("A step with the draft gives")
-    slider = page.get_by_label("Moment of the replay, in seconds")
+    slider = page.get_by_label("Moment of the replay")
     end = float(slider.get_attribute("max") or 0)
     base, eagle = page.locator(".ee-race .ee-lane").all()
     # A third of the way the draft has said more; at the end both have said all.
@@ -235,7 +235,7 @@ def test_a_race_is_saved_as_traces_and_as_a_file_that_plays_offline(
     alone.on("request", lambda request: requests.append(request.url))
     alone.goto(saved.as_uri())
     expect(alone.locator(".ee-result")).to_contain_text("IDENTICAL 65/65")
-    slider = alone.get_by_label("Moment of the replay, in seconds")
+    slider = alone.get_by_label("Moment of the replay")
     slider.fill(slider.get_attribute("max") or "")
     expect(alone.locator(".ee-lane").nth(1).locator(".ee-bar")).to_have_count(21)
     assert requests == [saved.as_uri()]
@@ -297,6 +297,25 @@ def test_learn_offers_no_step_before_there_is_one(
     page.get_by_role("button", name="Learn", exact=True).click()
     expect(page.locator("#ee-learn h3")).to_contain_text("1 of 5")
     expect(page.locator("#ee-learn [data-own]")).to_be_hidden()
+
+
+def test_learn_forgets_a_conversation_that_is_gone(answered: Page) -> None:
+    story = answered.locator("#ee-learn")
+    own = story.locator("[data-own]")
+    answered.get_by_role("button", name="Learn", exact=True).click()
+    own.click()
+    expect(story.locator(".ee-learn-source")).to_contain_text("of your last answer")
+    answered.get_by_role("button", name="Chat", exact=True).click()
+    answered.get_by_role("button", name="New chat").click()
+    answered.get_by_role("button", name="Learn", exact=True).click()
+    expect(story.locator(".ee-learn-source")).to_contain_text("of a recorded answer")
+    expect(own).to_be_hidden()
+    answered.get_by_role("button", name="Chat", exact=True).click()
+    ask(answered, "And this?")
+    wait_for_answer(answered)
+    answered.get_by_role("button", name="Learn", exact=True).click()
+    own.click()
+    expect(story.locator(".ee-learn-source")).to_contain_text("“And this?”")
 
 
 def test_learn_tells_one_step_in_five(open_page: OpenPage, scripted_server: str) -> None:
