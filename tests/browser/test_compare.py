@@ -18,7 +18,7 @@ PARTED = "The first difference is marked: the base wrote “The␣”, EAGLE-3 w
 
 def parted_words(page: Page) -> list[str]:
     """What is marked in the two lanes, once both are shown whole."""
-    slider = page.get_by_label("Moment of the replay, in seconds")
+    slider = page.get_by_label("Moment of the replay")
     slider.fill(slider.get_attribute("max") or "")
     return page.locator(".ee-lane .ee-parting").all_text_contents()
 

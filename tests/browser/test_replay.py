@@ -17,7 +17,18 @@ def replay_of(page: Page) -> Locator:
 
 
 def moment(page: Page) -> float:
-    return float(page.get_by_label("Moment of the replay, in seconds").input_value())
+    return float(page.get_by_label("Moment of the replay").input_value())
+
+
+def check_vertical_keys(page: Page) -> None:
+    """On the slider, at 0.05 s. They moved it by a thousandth of a second, or by a tenth of all."""
+    slider = page.get_by_label("Moment of the replay")
+    end = float(slider.get_attribute("max") or 0)
+    assert end > 0.6
+    for key, at in (("ArrowUp", 0.1), ("PageUp", 0.6), ("PageDown", 0.1), ("ArrowDown", 0.05)):
+        page.keyboard.press(key)
+        assert moment(page) == pytest.approx(at)
+        expect(slider).to_have_attribute("aria-valuetext", f"{at:.2f} of {end:.2f} seconds")
 
 
 def check_keys(page: Page) -> None:
@@ -31,12 +42,13 @@ def check_keys(page: Page) -> None:
     assert moment(page) == 0
     keys.press("ArrowRight")
     assert moment(page) == pytest.approx(0.05)
-    slider = page.get_by_label("Moment of the replay, in seconds")
+    slider = page.get_by_label("Moment of the replay")
     slider.focus()
     keys.press("ArrowRight")
     assert moment(page) == pytest.approx(0.1)
     keys.press("ArrowLeft")
     assert moment(page) == pytest.approx(0.05)
+    check_vertical_keys(page)
     keys.press("End")
     assert moment(page) == float(slider.get_attribute("max") or 0)
     keys.press("Home")

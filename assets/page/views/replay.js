@@ -82,7 +82,7 @@ EagleEye.Lane = class {
 // A finished race: both runs side by side on one clock, with its controls. `race` is
 // {base, eagle: Trace, maxTokens, note, sentences: [..]}. speeds: [[factor, name]].
 EagleEye.Replay = class {
-  static STEP_SECONDS = 0.05; // of an arrow key
+  static STEP_SECONDS = 0.05; // of an arrow key; ten of them of a page key
 
   constructor(host, speeds = [[1, "1×"], [0.25, "¼×"]]) {
     this.host = host;
@@ -109,7 +109,7 @@ EagleEye.Replay = class {
     this.playButton.addEventListener("click", () => this.toggle());
     this.slider = EagleEye.make("input");
     Object.assign(this.slider, { type: "range", min: 0, step: 0.001, value: 0 });
-    this.slider.setAttribute("aria-label", "Moment of the replay, in seconds");
+    this.slider.setAttribute("aria-label", "Moment of the replay");
     this.slider.addEventListener("input", () => {
       this.clock.isPlaying = false; // not pause(), which would put the slider back first
       this.clock.seek(Number(this.slider.value));
@@ -195,6 +195,11 @@ EagleEye.Replay = class {
       const moments = {
         ArrowRight: time + STEP_SECONDS, ArrowLeft: time - STEP_SECONDS, Home: 0, End: duration,
       };
+      // Elsewhere these scroll. The slider's own step is as fine as a recorded time.
+      if (event.target === this.slider) Object.assign(moments, {
+        ArrowUp: time + STEP_SECONDS, ArrowDown: time - STEP_SECONDS,
+        PageUp: time + 10 * STEP_SECONDS, PageDown: time - 10 * STEP_SECONDS,
+      });
       if (!(event.key in moments) || event.target.closest(".ee-bars, .ee-tokens")) return;
       this.clock.seek(moments[event.key]);
     }
@@ -209,7 +214,7 @@ EagleEye.Replay = class {
     this.playButton.textContent = isPlaying ? "Pause" : "Play";
     this.slider.value = time;
     this.time.textContent = `${time.toFixed(2)} s`;
-    this.slider.setAttribute("aria-valuetext", this.time.textContent);
+    this.slider.setAttribute("aria-valuetext", `${time.toFixed(2)} of ${this.clock.duration.toFixed(2)} seconds`);
     if (!this.race) return;
     this.lanes.base.show(this.race.base, time, this.race.maxTokens);
     this.lanes.eagle.show(this.race.eagle, time, this.race.maxTokens);
