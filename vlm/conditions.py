@@ -120,6 +120,7 @@ class Conditions:
             f"{self.device}",
             f"{len(self.questions)} questions",
             f"{_sampling(self.sampling)}, at most {self.max_new_tokens} tokens{ending}",
+            f"image tokens {_limits(self.limits)}",
             *more,
         ]
         return f"{'; '.join(parts)}. {self.environment.sentence()}."

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class SweepPlan:
     """The values to combine. Only the first turn of a question is asked.
 
-    No `image_tokens` leaves the pipeline's own limit of image tokens per picture.
+    No `image_tokens` leaves the limit of image tokens per picture that `limits` has; without these
+    the pipeline's own hold.
     """
 
     questions: tuple[Question, ...]
@@ -44,6 +45,7 @@ class SweepPlan:
     max_new_tokens: int = 64
     sampling: SamplingParams = field(default_factory=SamplingParams)
     ignore_eos: bool = True
+    limits: ImageTokenLimits | None = None
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -97,7 +99,7 @@ class SweepMeasurement:
 
     question: str
     tree: TreeShape
-    image_tokens: int | None  # limit per picture; None: the pipeline's own
+    image_tokens: int | None  # limit per picture; None: not varied
     is_identical: bool
     decode_speedup: float | None
     decode_tokens_per_second: float | None
@@ -175,12 +177,15 @@ def _request(
         sampling=plan.sampling,
         max_new_tokens=plan.max_new_tokens,
         ignore_eos=plan.ignore_eos,
-        limits=None if budget is None else _limits(pipeline.settings.limits, budget),
+        limits=_limits(plan.limits or pipeline.settings.limits, budget),
         record_trees=False,
     )
 
 
-def _limits(limits: ImageTokenLimits, budget: int) -> ImageTokenLimits:
+def _limits(limits: ImageTokenLimits, budget: int | None) -> ImageTokenLimits:
+    """Where a budget lies beyond the other limits, these give way."""
+    if budget is None:
+        return limits
     return replace(
         limits,
         min_image_tokens=min(limits.min_image_tokens, budget),

@@ -55,7 +55,7 @@ class SweepBuilder:
     """Add the events of `vlm.sweep.sweep`; `swept` is whole at any moment."""
 
     def __init__(self, plan: SweepPlan, measured: Measured) -> None:
-        self._conditions = Conditions.now(plan, measured)
+        self._conditions = Conditions.now(plan, measured, plan.limits)
         self.measurements: list[SweepMeasurement] = []
         self.skipped: list[SweepSkipped] = []
 

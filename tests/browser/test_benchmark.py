@@ -187,6 +187,9 @@ def test_a_sweep_is_a_heat_map_for_the_keyboard_too(
     page.get_by_label("Sweep of settings").check()
     expect(page.get_by_label("Repeats")).to_be_hidden()
     page.get_by_label("Image tokens a picture").fill("16, 64")
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_label("At most, all pictures").fill("600")
+    page.get_by_role("button", name="Close", exact=True).click()
     run(page)
     finished(page)
     maps = page.get_by_role("grid")
@@ -210,6 +213,7 @@ def test_a_sweep_is_a_heat_map_for_the_keyboard_too(
     saved = save(page, "JSON", tmp_path / "sweep.json")
     swept = parse_sweep(saved.read_text(encoding="utf-8"), "sweep.json")
     assert len(swept.report.cells) == 2 * 9  # of twelve trees, three cannot be drafted
+    assert swept.conditions.limits.max_image_tokens == 600
     expect(page.get_by_role("button", name="Save CSV")).to_be_hidden()
     load(page, saved)
     expect(maps).to_have_count(4)

@@ -10,10 +10,13 @@ import pytest
 
 from tests.vlm.conftest import SMALL
 from tests.vlm.test_pipeline import picture
+from visual_encoder.types import ImageTokenLimits
 from vlm.__main__ import main
 from vlm.errors import ConfigError, VlmError
 from vlm.pipeline import VlmPipeline
+from vlm.prepared import PreparedPrompt
 from vlm.questions import Question
+from vlm.requests import GenerationRequest
 from vlm.sweep import (
     SweepEvent,
     SweepMeasurement,
@@ -30,6 +33,7 @@ from vlm.sweep_report import (
     sweep_changes,
     sweep_report,
 )
+from vlm.trace import TraceImage
 
 
 def summed_up(pipeline: VlmPipeline, plan: SweepPlan, events: list[SweepEvent]) -> SweptOn:
@@ -75,6 +79,41 @@ def test_every_setting_is_measured_on_every_question(
     assert [row.endswith("| n/a |") for row in rows] == [True, True], "9 nodes cannot be drafted"
     assert tiny_pipeline.draft is not None
     assert tiny_pipeline.draft.shape == tiny_pipeline.settings.tree, "the pipeline keeps its tree"
+
+
+@pytest.mark.parametrize(
+    ("image_tokens", "held"),
+    [((), [(8, 12)]), ((9, 20), [(8, 9), (8, 20)]), ((4,), [(4, 4)])],
+)
+def test_the_plans_limits_hold_but_for_what_is_varied(
+    tiny_pipeline: VlmPipeline,
+    plan: SweepPlan,
+    image_tokens: tuple[int, ...],
+    held: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[TraceImage] = []
+    prepare = VlmPipeline.prepare
+
+    def note(self: VlmPipeline, request: GenerationRequest) -> PreparedPrompt:
+        prepared = prepare(self, request)
+        found.extend(prepared.images)
+        return prepared
+
+    monkeypatch.setattr(VlmPipeline, "prepare", note)
+    one = replace(
+        plan,
+        questions=plan.questions[1:],
+        draft_steps=(3,),
+        draft_top_ks=(2,),
+        verify_tree_sizes=(4,),
+        image_tokens=image_tokens,
+        limits=ImageTokenLimits(8, 40, 12),
+    )
+    swept = summed_up(tiny_pipeline, one, list(sweep(tiny_pipeline, one)))
+    assert [(image.min_tokens, image.max_tokens) for image in found] == held
+    assert all(image.num_tokens <= image.max_tokens for image in found)
+    assert swept.conditions.limits == one.limits
 
 
 def test_a_stopped_sweep_keeps_what_is_done(tiny_pipeline: VlmPipeline, plan: SweepPlan) -> None:

@@ -126,6 +126,7 @@ class FakePipeline:
     before_step: Callable[[int], None] = lambda index: None
     requests: list[GenerationRequest] = field(default_factory=list)
     previews: list[PreviewRequest] = field(default_factory=list)
+    sweeps: list[SweepPlan] = field(default_factory=list)
     num_running: int = 0
     most_running: int = 0
     num_closed_early: int = 0
@@ -138,6 +139,7 @@ class FakePipeline:
         if isinstance(job, BenchPlan):
             return fake_bench(self, job)
         if isinstance(job, SweepPlan):
+            self.sweeps.append(job)
             return fake_sweep(job, lambda: time.sleep(self.step_seconds))
         return self.run(job)
 

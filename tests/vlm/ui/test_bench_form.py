@@ -84,6 +84,11 @@ def test_a_bad_file_is_refused_without_its_place_on_the_server(
         ({"draft_top_ks": "9" * 5000}, "Top-k"),
         ({"kind": "sweep", "verify_tree_sizes": "99"}, "No combination"),
         (
+            {"kind": "sweep", "image_tokens": "16,2"},
+            " 4 (at least, a picture) and 1024 (at most, all pictures), got 2.",
+        ),
+        ({"kind": "sweep", "image_tokens": "1025"}, "all pictures), got 1025."),
+        (
             {
                 "kind": "sweep",
                 "draft_steps": "4,5,6,7,8",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from tests.vlm.ui.bench_visitor import FORM, VISITOR, begin, bring, run_on, texts
 from tests.vlm.ui.fakes import INFO, FakePipeline
+from visual_encoder.types import ImageTokenLimits
 from vlm.bench_files import parse_report, to_csv, to_json, to_markdown, write_report
 from vlm.sweep_files import parse_sweep, sweep_json, sweep_markdown
 from vlm.ui.answers import KEEP
@@ -68,6 +69,23 @@ def test_the_drawers_sampling_and_the_pages_length_are_used(
     assert (request.max_new_tokens, request.sampling.temperature) == (7, 0.5)
     assert request.limits is not None
     assert request.limits.max_image_tokens_per_image == 32
+
+
+def test_a_sweep_uses_the_drawers_limits_and_saves_them(
+    engine: EngineThread, pipeline: FakePipeline
+) -> None:
+    """They were the program's own, and so said the file."""
+    benches = BenchHandlers(engine)
+    limits = ImageTokenLimits(8, 96, 48)
+    settings = Controls.from_settings(pipeline.settings, has_draft=True)
+    drawer = replace(settings, **asdict(limits)).values()
+    for budgets in ("", "16,64"):
+        form = FORM | {"kind": "sweep", "image_tokens": budgets}
+        last = run_on(benches, benches.run(VISITOR, *form.values(), *drawer))[-1].view
+        assert pipeline.sweeps[-1].limits == limits
+        saved = texts(last)
+        assert parse_sweep(saved["json"], "s.json").conditions.limits == limits
+        assert "image tokens 8 to 48 a picture, 96 together" in saved["md"]
 
 
 def test_stop_keeps_what_is_done(benches: BenchHandlers, pipeline: FakePipeline) -> None:

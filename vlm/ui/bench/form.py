@@ -59,7 +59,6 @@ class BenchForm:
         """Raises `ConfigError`."""
         kind, source, categories, files, ask, most, longest, repeats, *swept = values
         steps, top_ks, sizes, budgets = swept
-        most_image_tokens = settings.limits.max_image_tokens
         return cls(
             kind=kind,
             source=source,
@@ -73,7 +72,7 @@ class BenchForm:
             draft_top_ks=_numbers("Top-k", top_ks, MOST_TOP_K) or (settings.draft_top_k,),
             verify_tree_sizes=_numbers("Verified tokens", sizes, MOST_NODES)
             or (settings.verify_tree_size,),
-            image_tokens=_numbers("Image tokens a picture", budgets, most_image_tokens),
+            image_tokens=_numbers("Image tokens a picture", budgets),
         )
 
     def plan(
@@ -90,6 +89,7 @@ class BenchForm:
                 ignore_eos=settings.ignore_eos,
                 limits=limits,
             )
+        self._check_budgets(limits)
         plan = SweepPlan(
             questions,
             draft_steps=self.draft_steps,
@@ -99,6 +99,7 @@ class BenchForm:
             max_new_tokens=self.max_new_tokens,
             sampling=sampling,
             ignore_eos=settings.ignore_eos,
+            limits=limits,
         )
         num_settings = len(plan.trees) * len(plan.budgets)
         if num_settings > MOST_SETTINGS:
@@ -107,6 +108,16 @@ class BenchForm:
                 f"leave some values out."
             )
         return plan
+
+    def _check_budgets(self, limits: ImageTokenLimits) -> None:
+        """The other two limits hold for the whole sweep, so what it varies stays between them."""
+        least, most = limits.min_image_tokens, limits.max_image_tokens
+        for budget in self.image_tokens:
+            if not least <= budget <= most:
+                raise ConfigError(
+                    f"Image tokens a picture must lie between the settings' {least} (at least, a "
+                    f"picture) and {most} (at most, all pictures), got {budget}."
+                )
 
     def _questions(self) -> list[Question]:
         if self.source == "own":
@@ -174,7 +185,7 @@ def _at_least(least: int, label: str, value: float | None) -> int:
     return int(value)
 
 
-def _numbers(label: str, text: str | None, most: int) -> tuple[int, ...]:
+def _numbers(label: str, text: str | None, most: int | None = None) -> tuple[int, ...]:
     """Numbers with commas between; none for an empty field."""
     if not (text or "").strip():
         return ()
@@ -182,7 +193,7 @@ def _numbers(label: str, text: str | None, most: int) -> tuple[int, ...]:
         found = whole_numbers(str(text))
     except (ArgumentTypeError, ValueError) as error:
         raise ConfigError(f"{label} {error}.") from error
-    if max(found) > most:
+    if most is not None and max(found) > most:
         raise ConfigError(f"{label} may be at most {most}, got {max(found)}.")
     return tuple(dict.fromkeys(found))
 
