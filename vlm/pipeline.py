@@ -22,7 +22,7 @@ from eagle.stopping import StopRule
 from eagle.stopwatch import device_clock
 from eagle.types import DecodeStep, MergedPrompt
 from visual_encoder import VisualEncoder
-from visual_encoder.preprocess import ImagePreprocessor
+from visual_encoder.preprocess import ImagePreprocessor, PreparedPictures
 from visual_encoder.types import ImagePatches, VisionFeatures
 from vlm.config import Settings
 from vlm.detokenize import TextStream, TokenTexts, contains_stop_string
@@ -150,7 +150,8 @@ class VlmPipeline:
     def prepare(self, request: GenerationRequest) -> PreparedPrompt:
         """Pictures and text to a prompt; what the request gets wrong is refused here."""
         phases = PhaseClock(device_clock(self.language_model.device))
-        patches = self._prepare_images(request)
+        pictures = self._prepare_images(request)
+        patches = None if pictures is None else pictures.patches
         phases.end("pictures")
         prompt = self._prepare_prompt(request, patches)
         phases.end("prompt")
@@ -159,7 +160,7 @@ class VlmPipeline:
         merged = self._merge(prompt, features)
         phases.end("merge")
         limits = request.limits or self.settings.limits
-        images = trace_images(patches, features, limits)
+        images = trace_images(pictures, features, limits)
         return PreparedPrompt(merged, images, tuple(phases.phases))
 
     def speculation_off_reason(self, request: GenerationRequest) -> str | None:
@@ -196,7 +197,7 @@ class VlmPipeline:
             return ()
         return self._token_texts((*step.tree.token_ids, step.tree.target_token))
 
-    def _prepare_images(self, request: GenerationRequest) -> ImagePatches | None:
+    def _prepare_images(self, request: GenerationRequest) -> PreparedPictures | None:
         """Resize within the limits and cut into patches; None without pictures."""
         sources = [image for message in request.messages for image in message.images]
         if not sources:
@@ -204,7 +205,8 @@ class VlmPipeline:
         if self.vision is None:
             raise ImagesNotSupported(str(self.info.no_images_reason))
         limits = request.limits or self.settings.limits
-        return self.vision.preprocessor.prepare(sources, limits, self.settings.image_budget)
+        preprocessor = self.vision.preprocessor
+        return preprocessor.prepare_planned(sources, limits, self.settings.image_budget)
 
     def _prepare_prompt(
         self, request: GenerationRequest, patches: ImagePatches | None

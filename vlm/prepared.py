@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from eagle.stopwatch import Clock
 from eagle.types import MergedPrompt
-from visual_encoder.types import ImagePatches, ImageTokenLimits, VisionFeatures
+from visual_encoder.types import ImageTokenLimits, VisionFeatures
 from vlm.trace import PhaseName, TraceImage, TracePhase
+
+if TYPE_CHECKING:
+    from visual_encoder.preprocess import PreparedPictures
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +56,27 @@ class PhaseClock:
 
 
 def trace_images(
-    patches: ImagePatches | None, features: VisionFeatures | None, limits: ImageTokenLimits
+    pictures: PreparedPictures | None, features: VisionFeatures | None, limits: ImageTokenLimits
 ) -> tuple[TraceImage, ...]:
     """What the visual encoder got, picture by picture."""
-    if patches is None or features is None:
+    if pictures is None or features is None:
         return ()
+    patches = pictures.patches
     is_cached = features.is_cached or (False,) * len(patches.grid_thw)
     return tuple(
         TraceImage(
             index=index,
-            width=size[1],
-            height=size[0],
+            source_width=plan.source_width,
+            source_height=plan.source_height,
+            width=plan.width,
+            height=plan.height,
             grid_thw=grid,
             num_tokens=num_tokens,
             min_tokens=limits.min_image_tokens,
             max_tokens=limits.max_image_tokens_per_image,
             is_cached=is_cached[index],
         )
-        for index, (size, grid, num_tokens) in enumerate(
-            zip(patches.resized_sizes, patches.grid_thw, patches.num_image_tokens, strict=True)
+        for index, (plan, grid, num_tokens) in enumerate(
+            zip(pictures.plans, patches.grid_thw, patches.num_image_tokens, strict=True)
         )
     )

@@ -19,7 +19,8 @@ from vlm.errors import TraceError
 from vlm.metrics import EndReason
 from vlm.plain_data import PlainDataError, from_plain, to_plain
 
-FORMAT = "eagleeye.trace/1"
+FORMAT = "eagleeye.trace/2"
+READ = ("eagleeye.trace/1", FORMAT)  # the first has no sizes of pictures before resizing
 
 Mode = Literal["base", "eagle"]
 PhaseName = Literal["pictures", "prompt", "vision", "merge", "prefill_base", "prefill_draft"]
@@ -52,6 +53,8 @@ class TraceImage:
     """A picture as the visual encoder got it."""
 
     index: int
+    source_width: int | None  # pixels before resizing, upright; None in a trace of version 1
+    source_height: int | None
     width: int  # pixels after resizing
     height: int
     grid_thw: tuple[int, int, int]
@@ -137,6 +140,7 @@ KINDS: dict[str, type[TraceRecord]] = {
     "end": TraceEnd,
 }
 NAMES = {kind: name for name, kind in KINDS.items()}
+UNKNOWN_SOURCE = {"source_width": None, "source_height": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +185,13 @@ def from_line(line: str) -> TraceRecord:
     kind = KINDS.get(values.pop("type", "")) if isinstance(values, dict) else None
     if kind is None:
         raise TraceError(f"its 'type' must be one of {', '.join(KINDS)}.")
-    if kind is TraceRun and (found := values.pop("format", None)) != FORMAT:
+    if kind is TraceRun and (found := values.pop("format", None)) not in READ:
         raise TraceError(
-            f"it was written as {found}, and this version reads {FORMAT}: open it with the "
-            f"version that wrote it, or record it again."
+            f"it was written as {found}, and this version reads {' and '.join(READ)}: open it "
+            f"with the version that wrote it, or record it again."
         )
+    if kind is TraceImage and not values.keys() & UNKNOWN_SOURCE.keys():
+        values |= UNKNOWN_SOURCE
     try:
         return from_plain(kind, values)
     except PlainDataError as error:

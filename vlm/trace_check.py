@@ -28,6 +28,9 @@ def _order(trace: Trace) -> Iterator[str]:
         frames, rows, columns = image.grid_thw
         if image.num_tokens * 4 != frames * rows * columns:
             yield f"Image {image.index} has {image.num_tokens} tokens for a grid {image.grid_thw}."
+        source = (image.source_width, image.source_height)
+        if source != (None, None) and not all(source):
+            yield f"Image {image.index} was {source[0]} by {source[1]} pixels before resizing."
     if trace.run.mode == "base" and any(step.num_drafted for step in trace.steps):
         yield "The base alone has drafted tokens."
     if (trace.run.mode == "eagle") != (trace.run.speculation_off_reason is None):

@@ -36,6 +36,13 @@ const imageTokens = (images) => {
   return cached === counts.length ? `${total} (cached)` : `${total} (${cached} of ${counts.length} cached)`;
 };
 
+// Of a trace of version 1 only what became of them.
+const pictureSizes = (images) => {
+  const sizes = images.map(({ source_width, source_height, width, height }) =>
+    `${source_width ? `${source_width}×${source_height} → ` : ""}${width}×${height}`);
+  return sizes.join("\n") || "none";
+};
+
 const figures = (trace) => {
   const summary = trace.summary ?? {};
   const known = trace.run !== null;
@@ -53,6 +60,7 @@ const figures = (trace) => {
       : "–",
     prompt: known ? String(trace.run.num_prompt_tokens) : "–",
     images: known ? imageTokens(trace.images) : "–",
+    pictures: known ? pictureSizes(trace.images) : "–",
   };
 };
 

@@ -41,6 +41,7 @@ def test_a_question_is_answered_with_bars_and_figures(
     expect(page.locator(".ee-bar").nth(4).locator(".ee-draft")).to_have_count(1)
     expect(figures(page)).to_contain_text("tokens per step")
     expect(figures(page)).to_contain_text("64 image tokens · EAGLE-3")
+    expect(panel_figure(page, "pictures")).to_have_text("1920\u00d71080 → 224\u00d7224")
     expect(panel_figure(page, "per_step")).to_have_text("3.20")
     expect(panel_figure(page, "images")).to_have_text("64")
     expect(page.locator(".ee-panel [role=status]")).to_contain_text("Answer ready: 65 tokens")

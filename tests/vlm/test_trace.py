@@ -73,6 +73,7 @@ def test_a_trace_tells_what_was_asked_and_seen(trace: Trace) -> None:
     assert trace.run.mode == "eagle"
     assert [image.index for image in trace.images] == [0, 1]
     assert trace.images[1].height > trace.images[1].width
+    assert (trace.images[1].source_width, trace.images[1].source_height) == (50, 90)
     names = [phase.name for phase in trace.phases]
     assert names == ["pictures", "prompt", "vision", "merge", "prefill_base", "prefill_draft"]
     assert trace.end.reason == "length"
@@ -143,6 +144,9 @@ def broken(trace: Trace) -> dict[str, Trace]:
         "outside 0 to 1": with_tree(target_probability=1.5),
         "base alone has drafted": replace(trace, run=long),
         "The end comes before": replace(trace, end=replace(trace.end, elapsed_seconds=0.0)),
+        "pixels before resizing": replace(
+            trace, images=(replace(trace.images[0], source_width=None),)
+        ),
         "for a grid": replace(trace, images=(replace(trace.images[0], num_tokens=1),)),
     }
 
@@ -158,7 +162,9 @@ def test_other_versions_and_damaged_files_are_refused(trace: Trace, tmp_path: Pa
     newer = lines[0].replace(FORMAT, "eagleeye.trace/9")
     step = json.loads(lines[-2])
     cases = {
-        r"line 1 .*written as eagleeye.trace/9.*reads eagleeye.trace/1": [newer],
+        r"line 1 .*written as eagleeye.trace/9.*reads eagleeye.trace/1 and eagleeye.trace/2": [
+            newer
+        ],
         "was cut off": lines[:-1],
         "line 2 .*not JSON": [lines[0], "{"],
         "line 2 .*'type' must be one of run": [lines[0], '{"type": "x"}'],
@@ -176,6 +182,23 @@ def test_other_versions_and_damaged_files_are_refused(trace: Trace, tmp_path: Pa
         read_traces(tmp_path / "missing.jsonl")
     with pytest.raises(TraceError, match="not JSON"):
         from_line("")
+
+
+def test_a_trace_of_version_1_is_read_and_sound(trace: Trace, tmp_path: Path) -> None:
+    """It has no sizes of the pictures before resizing."""
+    path = tmp_path / "old.jsonl"
+    records = [json.loads(line) for line in trace.lines()]
+    for record in records:
+        record.pop("source_width", None)
+        record.pop("source_height", None)
+    records[0]["format"] = "eagleeye.trace/1"
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    (old,) = read_traces(path)
+    assert check_trace(old) == ()
+    unknown = [replace(image, source_width=None, source_height=None) for image in trace.images]
+    assert old == replace(trace, images=tuple(unknown))
+    write_traces(path, [old])
+    assert read_traces(path) == (old,)
 
 
 @settings(max_examples=100, deadline=None)

@@ -217,7 +217,14 @@ class FakePipeline:
         pictures = [picture for message in request.messages for picture in message.images]
         images = tuple(
             TraceImage(
-                index, 224, 224, (1, 16, 16), 64, 4, 256, is_cached=index + 1 < len(pictures)
+                index,
+                *(1920, 1080),
+                *(224, 224),
+                (1, 16, 16),
+                64,
+                4,
+                256,
+                is_cached=index + 1 < len(pictures),
             )
             for index in range(len(pictures))
         )
