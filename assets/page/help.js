@@ -4,7 +4,7 @@ EagleEye.help = {
     ["Enter", "ask, or race"], ["Shift + Enter", "a new line"], ["Esc", "stop; close the settings"],
     ["Alt + T", "answers as text, by tokens, by steps"], ["Alt + 1, 2, 3 …", "the pages from left to right"],
     ["← →", "walk the steps, in bars, tokens and steps; a twentieth of a second of a replay"],
-    ["↑ ↓, Page up, Page down", "on a replay's slider: a twentieth, half a second"],
+    ["PgUp, PgDn", "half a second, on a replay's slider"],
     ["Home, End", "the first and the last step; start and end of a replay"],
     ["Space", "play and pause a replay"], ["?", "this list"],
   ],

@@ -67,6 +67,7 @@ const tell = (told, from) => {
   const text = find(".ee-learn-text");
   text.replaceChildren();
   new EagleEye.Tokens(text, Object.assign(new EagleEye.Selection(), { step: step.index })).show(trace, step.index + 1);
+  text.scrollTop = text.scrollHeight; // the step is its end
   draw();
 };
 

@@ -31,6 +31,13 @@
 
   $("#ee-theme-button").addEventListener("click", () => document.body.classList.toggle("dark"));
 
+  // Gradio's own way would scroll a narrow page past its head; on a touch screen a keyboard comes up.
+  const toComposer = () => {
+    if (matchMedia("(pointer: fine)").matches) $("#ee-composer textarea")?.focus({ preventScroll: true });
+  };
+  toComposer();
+  $("#ee-cards").addEventListener("click", ({ target }) => target.closest("[data-example]") && toComposer());
+
   const composers = () => document.querySelectorAll("#ee-composer, #ee-compare-composer");
   const visibleComposer = () => [...composers()].find((one) => one.offsetParent);
 

@@ -78,3 +78,59 @@ def test_with_reduced_motion_nothing_plays_by_itself(
     expect(page.locator(".ee-lane[data-over]")).to_have_count(2)
     expect(page.locator(".ee-play")).to_have_text("Play")
     assert page.evaluate("document.getAnimations().length") == 0
+
+
+def test_a_narrow_page_opens_at_its_head_ready_to_type(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    """The composer's focus scrolled it past header and first cards."""
+    page = open_page(scripted_server, NARROW)
+    box, head = page.locator("#ee-composer textarea"), page.locator("#ee-brand")
+    expect(box).to_be_focused()
+    expect(head).to_be_in_viewport(ratio=1)
+    expect(page.locator("#ee-composer")).to_be_in_viewport(ratio=1)
+    page.locator("[data-example]").first.click()
+    wait_for_answer(page)
+    expect(box).to_be_focused()
+    expect(head).to_be_in_viewport(ratio=1)
+
+
+def test_no_keyboard_comes_up_on_a_touch_screen(open_page: OpenPage, scripted_server: str) -> None:
+    page = open_page(scripted_server, NARROW, has_touch=True, is_mobile=True)
+    page.locator("[data-example]").first.tap()
+    wait_for_answer(page)
+    expect(page.locator("#ee-composer textarea")).not_to_be_focused()
+
+
+def test_the_parts_of_compare_keep_their_distance(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    page = open_page(scripted_server)
+    show(page, "Compare")
+    boxes = [
+        page.locator(f"#ee-compare-{part}").bounding_box()
+        for part in ("intro", "composer", "order")
+    ]
+    intro, composer, order = [box or {} for box in boxes]
+    assert 8 <= order["y"] - composer["y"] - composer["height"] <= 24
+    assert 8 <= composer["y"] - intro["y"] - intro["height"] <= 40
+
+
+def test_an_empty_track_of_a_slider_is_dark_in_the_dark(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    page = open_page(scripted_server, theme="dark")
+    show(page, "Settings")
+    track = page.locator("#ee-drawer input[type=range]").first.evaluate(
+        "(slider) => getComputedStyle(slider).getPropertyValue('--neutral-200').trim()"
+    )
+    assert track == "#34312c"
+
+
+def test_the_text_of_learn_is_whole_on_a_narrow_screen(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    page = open_page(scripted_server, NARROW)
+    show(page, "Learn")
+    cut = "(text) => text.scrollHeight - text.clientHeight"
+    assert page.locator(".ee-learn-text").evaluate(cut) == 0

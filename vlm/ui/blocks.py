@@ -211,7 +211,6 @@ def composer_box(elem_id: str, *, takes_pictures: bool) -> gr.MultimodalTextbox:
         sources=["upload"] if takes_pictures else [],
         max_plain_text_length=MAX_PASTED_CHARACTERS,
         max_lines=8,
-        autofocus=elem_id == "ee-composer",
         elem_id=elem_id,
     )
 
