@@ -80,7 +80,8 @@ def figures_line(run: TraceRun, image_tokens: Sequence[int], end: TraceEnd) -> s
     if summary.mean_acceptance_length is not None:
         parts.append(f"{summary.mean_acceptance_length:.1f} tokens per step")
     if summary.time_to_first_token_seconds is not None:
-        parts.append(f"first token {summary.time_to_first_token_seconds:.2f} s")
+        # The unit stays with its number where the line breaks.
+        parts.append(f"first token {summary.time_to_first_token_seconds:.2f}\N{NO-BREAK SPACE}s")
     if image_tokens:
         parts.append(_count(sum(image_tokens), "image token"))
     parts.append("EAGLE-3" if run.mode == "eagle" else "base alone")

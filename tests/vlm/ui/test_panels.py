@@ -52,7 +52,7 @@ def state(phase: str = "decoding") -> panels.PanelState:
 
 def test_the_line_under_an_answer() -> None:
     assert panels.figures_line(run(), (64,), ended()) == (
-        "10 tokens · 36.0 tok/s · 3.0 tokens per step · first token 0.42 s · "
+        "10 tokens · 36.0 tok/s · 3.0 tokens per step · first token 0.42\N{NO-BREAK SPACE}s · "
         "64 image tokens · EAGLE-3"
     )
 
@@ -60,7 +60,7 @@ def test_the_line_under_an_answer() -> None:
 def test_the_line_without_draft_or_picture_says_so() -> None:
     end = ended(mean_acceptance_length=None)
     line = panels.figures_line(run("base"), (), end)
-    assert line == "10 tokens · 36.0 tok/s · first token 0.42 s · base alone"
+    assert line == "10 tokens · 36.0 tok/s · first token 0.42\N{NO-BREAK SPACE}s · base alone"
 
 
 def test_the_line_of_an_answer_of_one_token_has_no_speed() -> None:
