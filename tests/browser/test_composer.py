@@ -100,6 +100,8 @@ def test_pictures_are_dropped_anywhere_and_pasted(
 ) -> None:
     page = open_page(scripted_server)
     thumbnails = page.locator("#ee-composer .thumbnail-item")
+    # The script that takes drops names the box as well: only then does it listen.
+    expect(page.get_by_role("textbox", name="Your question")).to_be_visible()
     dropped = page.evaluate_handle(MAKE_PICTURE)
     page.dispatch_event(".ee-panel", "drop", {"dataTransfer": dropped})
     expect(thumbnails).to_have_count(1)
