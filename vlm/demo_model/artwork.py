@@ -128,7 +128,7 @@ def _svg(icon: Mapping[str, Any]) -> bytes:
 
 def _plain(name: str) -> str:
     """ "birthday-cake-2" and "BIRTHDAY CAKE" -> "birthdaycake"."""
-    return re.sub(r"[^a-z]|-\d+$", "", name.lower())
+    return re.sub(r"[^a-z]", "", name.lower())
 
 
 def _decode(name: str, data: bytes) -> Image.Image:

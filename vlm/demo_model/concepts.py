@@ -23,6 +23,7 @@ from vlm.demo_model.scenes import SHAPES
 from vlm.demo_model.sheet import Item, Scene
 from vlm.demo_model.surfaces import COLORS
 from vlm.demo_model.vision_tower import MERGE, PATCH
+from vlm.demo_model.wording import NUMBER_WORDS
 from vlm.demo_model.words import WORDS
 
 BACKGROUND = "background"
@@ -32,7 +33,7 @@ THINGS = tuple(
     )
 )
 MARKS = ("text", "highest", "lowest", "center")
-NUMBERS = ("one", "two", "three", "four", "five", "six")
+NUMBERS = NUMBER_WORDS[1:]
 GROUPS: tuple[tuple[str, ...], ...] = (THINGS, tuple(COLORS), MARKS, NUMBERS)
 GROUP_WEIGHTS = (1.0, 0.7, 0.5, 0.5)
 NUM_WORDS = sum(map(len, GROUPS))
