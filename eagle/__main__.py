@@ -15,7 +15,7 @@ from eagle.draft_config import DraftFormat
 from eagle.errors import EagleError
 from eagle.loading import DraftCheckpoint, TargetFacts, check_fit, read_draft
 
-TRAINING_COMMANDS = ("generate-data", "train", "evaluate", "held-out")
+TRAINING_COMMANDS = ("generate-data", "train", "evaluate", "held-out", "plot")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,9 +48,9 @@ def build_parser(*, with_training: bool) -> argparse.ArgumentParser:
     convert.add_argument("--out", required=True, type=Path, help="directory to write")
     convert.set_defaults(run=run_convert)
     if with_training:
-        from eagle.training import evaluate_draft, generate_data, held_out, train
+        from eagle.training import evaluate_draft, generate_data, held_out, plot_curve, train
 
-        found = (generate_data, train, evaluate_draft, held_out)
+        found = (generate_data, train, evaluate_draft, held_out, plot_curve)
         modules = dict(zip(TRAINING_COMMANDS, found, strict=True))
         for name, module in modules.items():
             command = commands.add_parser(name, help=(module.__doc__ or "").splitlines()[0])
@@ -67,6 +67,7 @@ _TRAINING_HELP = (
     "train a draft on them",
     "measure a draft by real decoding",
     "list the prompts that no draft was trained on",
+    "plot how a training's acceptance length grew",
 )
 
 

@@ -1,7 +1,7 @@
 """How a draft got better: one JSON line an evaluation, in a file beside the draft.
 
-It is there to plot acceptance against the tokens trained on. The lines of a run that was stopped
-and taken up again are those of a run that was not.
+It is there to plot acceptance against the tokens trained on (`plot_curve.py`). The lines of a run
+that was stopped and taken up again are those of a run that was not.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from eagle.errors import EagleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,12 @@ def cut_curve(path: Path, step: int) -> None:
 def add_point(path: Path, point: CurvePoint) -> None:
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(point)) + "\n")
+
+
+def read_curve(path: Path) -> list[CurvePoint]:
+    """The points of a curve file, in order. Raises EagleError if it is not one."""
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [CurvePoint(**{**row, "accuracy": tuple(row["accuracy"])}) for row in rows]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise EagleError(f"{path} is not a curve that train wrote: {error}") from error
