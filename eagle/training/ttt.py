@@ -50,8 +50,9 @@ class Batch:
 
 
 def shift_left(x: torch.Tensor, by: int) -> torch.Tensor:
-    """(B, A) moved `by` places to the left, zeros (or False) coming in from the right."""
-    return F.pad(x[:, by:], (0, by))
+    """(B, A) moved `by` places to the left, zeros (or False) coming in from the right. Answers may
+    be shorter than the unrolled steps: then nothing is left of them."""
+    return F.pad(x[:, by:], (0, min(by, x.shape[1])))
 
 
 def unroll(

@@ -97,6 +97,19 @@ def test_the_loss_s_gradient_is_autograd_s(
     torch.testing.assert_close(ours, wanted)
 
 
+def test_answers_may_be_shorter_than_the_unrolled_steps(
+    trained: TrainedDraft, target: Target, examples: list[Example]
+) -> None:
+    """Steps beyond the answer's end have nothing to learn from and add nothing to the loss."""
+    batch = in_float32([min(examples, key=lambda example: example.num_slots)])
+    slots = batch.num_answer_slots
+    to_the_end, beyond = (
+        ttt_loss(trained.draft, target, batch, steps, StepLoss()) for steps in (slots, slots + 3)
+    )
+    assert to_the_end > 0
+    torch.testing.assert_close(beyond, to_the_end)
+
+
 @pytest.mark.parametrize("fc_norm", [False, True])
 @pytest.mark.parametrize("norm_output", [False, True])
 def test_training_steps_are_inference_s_tree_levels(
