@@ -234,9 +234,11 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _spread(value: Spread | None, digits: int) -> str:
+    """The median, and the quarters around it where they can be told apart."""
     if value is None:
         return MISSING
-    return f"{value.median:.{digits}f} ({value.p25:.{digits}f} to {value.p75:.{digits}f})"
+    low, median, high = (f"{part:.{digits}f}" for part in (value.p25, value.median, value.p75))
+    return median if low == high else f"{median} ({low} to {high})"
 
 
 def _latency(value: Latency | None) -> str:

@@ -10,11 +10,18 @@
     + "above EAGLE-3. Tokens a step is the mean acceptance length, the base's own token included; by position is the "
     + "share of steps that kept the draft's token at depth 1, 2, … .";
 
-  const range = (spread, digits) =>
-    make("small", "", `${number(spread.p25, digits)} to ${number(spread.p75, digits)}`);
+  // The quarters around a median; nothing where they are the same figure.
+  EagleEye.range = (spread, digits) => {
+    const [low, high] = [number(spread.p25, digits), number(spread.p75, digits)];
+    return low === high ? "" : `${low} to ${high}`;
+  };
 
-  const ratio = (spread) =>
-    spread ? [make("b", "", `×${number(spread.median, 2)}`), range(spread, 2)] : ["–"];
+  const median = (spread, digits, sign = "") => {
+    const range = EagleEye.range(spread, digits);
+    return [make("b", "", sign + number(spread.median, digits)), ...(range ? [make("small", "", range)] : [])];
+  };
+
+  const ratio = (spread) => (spread ? median(spread, 2, "×") : ["–"]);
 
   const speed = (spread, kind, most) => {
     if (!spread) return ["–"];
@@ -25,7 +32,7 @@
     reach.style.width = `${(100 * (spread.p75 - spread.p25)) / most}%`;
     const bar = make("span", "ee-speed", fill, reach);
     bar.setAttribute("aria-hidden", "true");
-    return [make("b", "", number(spread.median, 1)), range(spread, 1), bar];
+    return [...median(spread, 1), bar];
   };
 
   const milliseconds = (seconds) => number(1000 * seconds, seconds < 0.1 ? 1 : 0);

@@ -27,9 +27,9 @@
 
   const sentence = (cell) => {
     const { decode_speedup: speedup, before } = cell;
+    const range = speedup && EagleEye.range(speedup, 2);
     const parts = [
-      `${name(cell)}: decoding ×${number(speedup?.median, 2)}`
-        + (speedup ? ` (${number(speedup.p25, 2)} to ${number(speedup.p75, 2)})` : ""),
+      `${name(cell)}: decoding ×${number(speedup?.median, 2)}` + (range ? ` (${range})` : ""),
       `${number(cell.decode_tokens_per_second, 1)} tok/s, ${number(cell.end_to_end_tokens_per_second, 1)} tok/s from question to end`,
       `${number(cell.mean_acceptance_length, 2)} tokens a step`,
       `identical ${cell.num_identical}/${cell.num_prompts}`,

@@ -220,6 +220,16 @@ def test_a_sweep_is_a_heat_map_for_the_keyboard_too(
     expect(maps.first.locator(".ee-heat-best")).to_contain_text("was 53.2 tok/s, \u00f7 1.00")
 
 
+def test_quarters_that_round_to_one_figure_are_left_out(
+    open_page: OpenPage, scripted_server: str
+) -> None:
+    """The table said "25.3 to 25.3" under 25.3 where a category had a single answer."""
+    page = open_page(scripted_server)
+    alike, apart = ({"p25": 25.31, "median": 25.33, "p75": high} for high in (25.34, 25.36))
+    assert page.evaluate("(spread) => EagleEye.range(spread, 1)", alike) == ""
+    assert page.evaluate("(spread) => EagleEye.range(spread, 1)", apart) == "25.3 to 25.4"
+
+
 def test_two_visitors_measure_one_after_the_other(
     open_page: OpenPage, scripted_server: str
 ) -> None:

@@ -148,6 +148,17 @@ def test_files_hold_the_report(report: BenchReport, tmp_path: Path) -> None:
     assert report.conditions.environment.torch_version in markdown
 
 
+def test_quarters_that_round_to_one_figure_are_left_out(report: BenchReport) -> None:
+    """The table said "25.3 (25.3 to 25.3)" where a category had a single answer."""
+    row = report.rows[0]
+    rates = (25.31, 25.34, 25.38, 25.44)
+    sides = [replace(row.base, decode_tokens_per_second=rate) for rate in rates]
+    alike = replace(report, rows=tuple(replace(row, base=side) for side in sides[:2]))
+    apart = replace(report, rows=tuple(replace(row, base=side) for side in sides))
+    assert "| 25.3 |" in to_markdown(alike)
+    assert "| 25.4 (25.3 to 25.4) |" in to_markdown(apart)
+
+
 def test_a_csv_begins_with_what_was_measured_on_what(report: BenchReport) -> None:
     """Its rows alone told neither model, nor machine, nor day."""
     facts = dict(
