@@ -14,11 +14,11 @@ def ask(page: Page, question: str) -> None:
     page.keyboard.press("Enter")
 
 
-def add_picture(page: Page, path: Path) -> None:
+def add_picture(page: Page, path: Path, composer: str = "#ee-composer") -> None:
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Add pictures").click()
     chooser.value.set_files(path)
-    expect(page.locator("#ee-composer .thumbnail-item")).to_be_visible()
+    expect(page.locator(f"{composer} .thumbnail-item")).to_be_visible()
 
 
 def bars(page: Page) -> Locator:

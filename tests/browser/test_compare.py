@@ -8,12 +8,27 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import begin_race, race, save_replay, wait_for_race
-from tests.browser.conftest import OpenPage
+from tests.browser.actions import add_picture, begin_race, race, save_replay, wait_for_race
+from tests.browser.conftest import NARROW, WIDE, OpenPage
 
 # Steps 0 to 3 of the script give 1 + 3 + 1 + 4 tokens; the draft's fourth step says other words.
 NUM_SAME = 9
 PARTED = "The first difference is marked: the base wrote “The␣”, EAGLE-3 wrote “picture␣”."
+
+
+# Notes every place that the lanes have from a race's first step on, after its phase.
+WATCH_LANES = """() => {
+    window.places = new Set();
+    const note = () => {
+        const race = document.querySelector(".ee-race");
+        const lanes = [...race.querySelectorAll(".ee-lane")];
+        const tops = lanes.map((lane) => Math.round(lane.getBoundingClientRect().top));
+        if (["running", "done"].includes(race.dataset.phase))
+            window.places.add(`${race.dataset.phase} ${tops.join(" ")}`);
+        requestAnimationFrame(note);
+    };
+    note();
+}"""
 
 
 def parted_words(page: Page) -> list[str]:
@@ -103,6 +118,24 @@ def test_eagle_first_keeps_the_lanes_in_their_places(
     expect(base.locator("h3")).to_have_text("Base alone")
     expect(base.locator(".ee-bar")).to_have_count(65)
     expect(eagle.locator(".ee-bar")).to_have_count(21)
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_the_lanes_keep_their_place_when_a_race_ends(
+    open_page: OpenPage, scripted_server: str, picture: Path, viewport: dict[str, int]
+) -> None:
+    """The result and the picture in the composer pushed them down by more than 200 pixels, so that
+    the reader lost his place."""
+    page = open_page(scripted_server, viewport=viewport)
+    page.get_by_role("button", name="Compare", exact=True).click()
+    add_picture(page, picture, "#ee-compare-composer")
+    page.evaluate(WATCH_LANES)
+    race(page, "What is this?")
+    page.wait_for_timeout(300)  # what comes after the result would be seen too
+    places = [place.split() for place in page.evaluate("[...window.places]")]
+    assert {phase for phase, *_ in places} == {"running", "done"}
+    for tops in zip(*(map(int, tops) for _, *tops in places), strict=True):
+        assert max(tops) - min(tops) <= 4, places
 
 
 def test_both_twice_says_which_runs_are_shown(

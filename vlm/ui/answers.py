@@ -15,7 +15,7 @@ from vlm.requests import GenerationRequest
 from vlm.trace_recording import TraceRecorder
 from vlm.ui import panels
 from vlm.ui.asking import broken_off
-from vlm.ui.conversation import Question, chat_messages
+from vlm.ui.conversation import Question, Turn, chat_messages
 from vlm.ui.engine_thread import EngineThread
 from vlm.ui.waits import wait_of
 
@@ -39,12 +39,19 @@ class PageUpdate(NamedTuple):
     notice: Any = KEEP
 
 
-def composer_ready(**value: Any) -> Any:
+def composer_ready(turn: Turn | None = None) -> Any:
+    """What is in it stays, unless the question of a turn is given back."""
+    value: dict[str, Any] = {} if turn is None else {"value": _message(turn)}
     return gr.update(submit_btn=True, stop_btn=False, **value)
 
 
-def composer_busy() -> Any:
-    return gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True)
+def composer_busy(turn: Turn | None = None) -> Any:
+    """Empty, unless the question of a turn is to stay in it."""
+    return gr.update(value=_message(turn or Turn("")), submit_btn=False, stop_btn=True)
+
+
+def _message(turn: Turn) -> dict[str, Any]:
+    return {"text": turn.question, "files": [str(path) for path in turn.images]}
 
 
 class AnswerView:
@@ -123,12 +130,10 @@ class AnswerView:
 
     def _refusal(self, reason: str) -> PageUpdate:
         """Nothing was answered: the visitor gets the question back, to correct it."""
-        turn = self._question.turn
-        value = {"text": turn.question, "files": [str(path) for path in turn.images]}
         return PageUpdate(
             chat=chat_messages(self._question.on_refusal),
             panel=self._panel(),
-            composer=composer_ready(value=value),
+            composer=composer_ready(self._question.turn),
             notice=panels.notice(reason),
         )
 

@@ -134,7 +134,8 @@ class RaceView:
         self._run.cancel()
 
     def start(self) -> RaceUpdate:
-        return RaceUpdate(self.update(), composer_busy(), "")
+        """The question stays in the composer, whose height is then the same all the time."""
+        return RaceUpdate(self.update(), composer_busy(self._question.turn), "")
 
     def poll(self) -> bool:
         # In this order: what the engine put before it finished is then in the queue.
@@ -176,16 +177,9 @@ class RaceView:
         """The result, or why there is none."""
         error = self._run.error
         if error is not None:
-            return RaceUpdate(self.update(), self._composer(), panels.notice(broken_off(error)))
+            return RaceUpdate(self.update(), composer_ready(), panels.notice(broken_off(error)))
         self._num_sent = 0  # all records once more mend what got lost on the way
-        return RaceUpdate(self.update(), self._composer(), "")
-
-    def _composer(self) -> Any:
-        """The question stays for another race."""
-        turn = self._question.turn
-        return composer_ready(
-            value={"text": turn.question, "files": [str(path) for path in turn.images]}
-        )
+        return RaceUpdate(self.update(), composer_ready(), "")
 
     def _take(self, event: LegEvent) -> None:
         self._leg = event

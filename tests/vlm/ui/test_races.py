@@ -65,7 +65,9 @@ def test_both_ways_are_run_and_sent_whole_at_the_end(
     updates = run_on(races, races.ask(VISITOR, asked, "AB", *controls(pipeline)))
     first, *_, last = updates
     assert first.composer["stop_btn"]
-    assert last.composer["value"] == asked
+    assert first.composer["value"] == asked  # and stays: the end leaves what is there
+    assert last.composer["submit_btn"]
+    assert "value" not in last.composer
     base, eagle = (assemble(records) for records in legs_of(last.race))
     assert (base.run.mode, eagle.run.mode) == ("base", "eagle")
     assert base.token_ids == eagle.token_ids
@@ -132,9 +134,10 @@ def test_a_refusal_is_a_sentence_and_the_question_stays(
     races: RaceHandlers, pipeline: FakePipeline
 ) -> None:
     pipeline.error = ImagesNotSupported("No pictures here.")
-    last = run_on(races, races.ask(VISITOR, message("Hi"), "AB", *controls(pipeline)))[-1]
+    first, *_, last = run_on(races, races.ask(VISITOR, message("Hi"), "AB", *controls(pipeline)))
     assert "No pictures here." in last.notice
-    assert last.composer["value"] == message("Hi")
+    assert first.composer["value"] == message("Hi")
+    assert "value" not in last.composer
     assert last.race["phase"] == "failed"
 
 
