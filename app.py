@@ -70,7 +70,7 @@ def run(settings: Settings, arguments: argparse.Namespace) -> None:
     listener = server.bind(arguments.host, arguments.port)
     server.prepare_environment(listener)
 
-    # Imported late: Gradio reads the environment when it is imported, and --help needs no torch.
+    # Imported late: Gradio reads the environment when it is imported, and --help does without it.
     from vlm.engine_process import EngineProcess
     from vlm.ui.engine_renewal import RenewableEngine
     from vlm.ui.engine_thread import EngineThread
