@@ -53,13 +53,23 @@ def build_parser(*, with_training: bool) -> argparse.ArgumentParser:
         found = (generate_data, train, evaluate_draft, held_out, plot_curve)
         modules = dict(zip(TRAINING_COMMANDS, found, strict=True))
         for name, module in modules.items():
-            command = commands.add_parser(name, help=(module.__doc__ or "").splitlines()[0])
+            command = commands.add_parser(
+                name, help=(module.__doc__ or "").splitlines()[0], formatter_class=_WithDefaults
+            )
             module.add_arguments(command)
             command.set_defaults(run=module.run)
     else:
         for name, text in zip(TRAINING_COMMANDS, _TRAINING_HELP, strict=True):
             commands.add_parser(name, help=text)
     return parser
+
+
+class _WithDefaults(argparse.HelpFormatter):
+    """Names the default of every option that has one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        has_none = action.default is None or action.nargs == 0
+        return action.help if has_none else f"{action.help} (default: %(default)s)"
 
 
 _TRAINING_HELP = (

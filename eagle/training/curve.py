@@ -40,9 +40,11 @@ def add_point(path: Path, point: CurvePoint) -> None:
 
 
 def read_curve(path: Path) -> list[CurvePoint]:
-    """The points of a curve file, in order. Raises EagleError if it is not one."""
+    """The points of a curve file, in order. Raises EagleError if it is not there or not one."""
+    if not path.exists():
+        raise EagleError(f"{path} does not exist; train writes its curve beside the draft.")
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return [CurvePoint(**{**row, "accuracy": tuple(row["accuracy"])}) for row in rows]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise EagleError(f"{path} is not a curve that train wrote: {error}") from error

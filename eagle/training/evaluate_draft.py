@@ -222,26 +222,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave out what generate-data marks for training",
     )
     parser.add_argument("--limit", type=int, help="prompts of each category at most")
-    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 1.0])
-    parser.add_argument("--max-new-tokens", type=int, default=128)
-    parser.add_argument("--draft-top-k", type=int, default=shape.draft_top_k)
-    parser.add_argument("--draft-step", type=int, default=shape.draft_step)
-    parser.add_argument("--verify-tree-size", type=int, default=shape.verify_tree_size)
+    parser.add_argument(
+        "--temperatures",
+        type=float,
+        nargs="+",
+        default=[0.0, 1.0],
+        help="each is measured; 0 is greedy",
+    )
+    parser.add_argument("--max-new-tokens", type=int, default=128, help="longest answer")
+    parser.add_argument(
+        "--draft-top-k", type=int, default=shape.draft_top_k, help="branches of a node"
+    )
+    parser.add_argument(
+        "--draft-step", type=int, default=shape.draft_step, help="levels of the tree"
+    )
+    parser.add_argument(
+        "--verify-tree-size",
+        type=int,
+        default=shape.verify_tree_size,
+        help="nodes that a pass of the base verifies",
+    )
     parser.add_argument(
         "--dtype",
         default="float32",
         choices=("bfloat16", "float32"),
         help="in bfloat16 transformers' kernels round by the number of rows, and near-ties may "
-        "flip (default: float32)",
+        "flip",
     )
     parser.add_argument(
         "--image-slots",
         choices=get_args(ImageSlots),
         default="plain",
-        help="what the draft reads at image positions, as it was trained (default: plain)",
+        help="what the draft reads at image positions, as it was trained",
     )
     parser.add_argument("--device", default=default_device(), help="cpu or cuda")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
     parser.add_argument("--out", type=Path, help="JSON to write")
 
 

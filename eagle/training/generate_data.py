@@ -213,8 +213,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", required=True, help="directory or hub id of the base")
     parser.add_argument("--out", required=True, type=Path, help="folder of the training set")
     parser.add_argument("--prompts", type=Path, help="JSONL of prompts instead of composed ones")
-    parser.add_argument("--num-prompts", type=int, default=defaults.num_prompts)
-    parser.add_argument("--max-new-tokens", type=int, default=defaults.max_new_tokens)
+    parser.add_argument(
+        "--num-prompts", type=int, default=defaults.num_prompts, help="how many prompts to compose"
+    )
+    parser.add_argument(
+        "--max-new-tokens", type=int, default=defaults.max_new_tokens, help="longest answer"
+    )
     parser.add_argument(
         "--max-prompt-tokens",
         type=int,
@@ -228,9 +232,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="store no hidden states, which take 28 kB a token for a base of 7B; training then "
         "runs the base at every step",
     )
-    parser.add_argument("--seed", type=int, default=defaults.seed)
+    parser.add_argument(
+        "--seed", type=int, default=defaults.seed, help="prompts and sampled answers"
+    )
     parser.add_argument("--device", default=default_device(), help="cpu or cuda")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
 
 
 def run(arguments: argparse.Namespace) -> None:

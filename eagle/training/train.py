@@ -290,11 +290,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", required=True, type=Path, nargs="+", help="training sets")
     parser.add_argument("--out", required=True, type=Path, help="directory of the draft")
     parser.add_argument("--start-from", type=Path, help="a draft to train further")
-    parser.add_argument("--steps", type=int, default=defaults.steps)
-    parser.add_argument("--ttt-steps", type=int, default=defaults.ttt_steps)
-    parser.add_argument("--batch-slots", type=int, default=defaults.batch_slots)
-    parser.add_argument("--learning-rate", type=float, default=defaults.learning_rate)
-    parser.add_argument("--draft-vocab-size", type=int, default=defaults.draft_vocab_size)
+    parser.add_argument("--steps", type=int, default=defaults.steps, help="steps of the optimizer")
+    parser.add_argument(
+        "--ttt-steps",
+        type=int,
+        default=defaults.ttt_steps,
+        help="levels deep that the draft learns to go on from itself",
+    )
+    parser.add_argument(
+        "--batch-slots",
+        type=int,
+        default=defaults.batch_slots,
+        help="answer tokens a step, padding counted",
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=defaults.learning_rate, help="peak of the rate"
+    )
+    parser.add_argument(
+        "--draft-vocab-size",
+        type=int,
+        default=defaults.draft_vocab_size,
+        help="the most frequent tokens of the answers",
+    )
     parser.add_argument(
         "--loss",
         choices=get_args(LossName),
@@ -307,7 +324,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=defaults.loss.kl_scale,
         help="lk-lambda gives KL the weight SCALE exp(-DECAY acceptance)",
     )
-    parser.add_argument("--kl-decay", type=float, default=defaults.loss.kl_decay)
+    parser.add_argument(
+        "--kl-decay", type=float, default=defaults.loss.kl_decay, help="see --kl-scale"
+    )
     parser.add_argument(
         "--fc-norm",
         action="store_true",
@@ -325,10 +344,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what the draft reads at image positions: the placeholder's plain embedding, or the "
         "picture's merged ones; decode with the same (--draft-image-embeddings)",
     )
-    parser.add_argument("--checkpoint-every", type=int, default=defaults.checkpoint_every)
-    parser.add_argument("--seed", type=int, default=defaults.seed)
+    parser.add_argument(
+        "--checkpoint-every",
+        type=int,
+        default=defaults.checkpoint_every,
+        help="steps between evaluations and checkpoints",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=defaults.seed,
+        help="order of the answers, and the weights that start at random",
+    )
     parser.add_argument("--device", default=default_device(), help="cpu or cuda")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -120,3 +120,12 @@ def test_help_needs_no_training_code(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "generate-data" in capsys.readouterr().out
+
+
+def test_help_names_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    said = capsys.readouterr().out
+    assert "steps of the optimizer (default: 2000)" in said
+    assert "None" not in said
+    assert "default: False" not in said

@@ -58,3 +58,10 @@ def test_what_cannot_be_plotted_is_told(
     assert main(["plot", str(tmp_path / "c.curve.jsonl"), "--out", str(tmp_path / out)]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / out).exists()
+
+
+def test_a_curve_that_is_not_there_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plot", str(tmp_path / "c.jsonl"), "--out", str(tmp_path / "a.svg")]) == 2
+    assert "does not exist" in capsys.readouterr().err
