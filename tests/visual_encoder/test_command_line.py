@@ -108,7 +108,7 @@ def test_a_text_only_model_cannot_be_exported(
 def test_compare_prints_a_table_and_json(
     tiny: TinyCheckpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    images = [EXAMPLES / "lion.png", EXAMPLES / "unicorn.png"]
+    images = [EXAMPLES / "lion.png", EXAMPLES / "chart.png"]
     words = ("--rounds", 2, "--threads", 1, "--cache", tiny.cache_dir, "--images", *images)
     assert run("compare", "--model", tiny.directory, *words) == 0
     *table, last = capsys.readouterr().out.strip().splitlines()

@@ -368,12 +368,12 @@ def _ask_extreme(rng: np.random.Generator, scene: Scene) -> Turn:
 _Asker = Callable[[np.random.Generator, Scene], Turn | None]
 _ASKED_OF: dict[str, tuple[tuple[_Asker, float], ...]] = {
     "object": (
-        (_ask_what, 3.0), (_ask_one_word, 1.0), (_ask_describe, 2.0), (_ask_how_many, 2.0),
+        (_ask_what, 3.0), (_ask_one_word, 1.0), (_ask_describe, 2.0), (_ask_how_many, 4.0),
         (_ask_total, 0.7), (_ask_background, 1.0), (_ask_present, 2.0), (_ask_where, 1.0),
         (_ask_beside, 1.5),
     ),
     "shape": (
-        (_ask_what, 2.0), (_ask_describe, 1.5), (_ask_how_many, 2.0), (_ask_total, 0.8),
+        (_ask_what, 2.0), (_ask_describe, 1.5), (_ask_how_many, 4.0), (_ask_total, 0.8),
         (_ask_background, 0.8), (_ask_shape_color, 2.0), (_ask_shape_present, 1.5),
         (_ask_present, 0.3), (_ask_where, 0.7), (_ask_beside, 1.0),
     ),
