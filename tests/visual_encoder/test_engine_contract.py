@@ -66,7 +66,7 @@ def test_forty_grids_on_the_bundled_tower_and_on_one_of_the_big_pattern(
     name, dtype = engine
     encoder = create_encoder(name, model_dir, dtype=dtype, threads=1, cache_dir=engine_cache)
     for grids, expected in zip(REQUESTS, references[tower], strict=True):
-        assert expected.abs().max() > 0.5
+        assert expected.abs().max() > 0.1
         check_parity(encoder.encode(random_patches(grids)).embeddings, expected, encoder.info.dtype)
 
 
