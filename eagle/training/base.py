@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,14 @@ def default_layer_ids(num_layers: int) -> tuple[int, int, int]:
     return 1, num_layers // 2 - 1, num_layers - 4
 
 
-def default_device() -> str:
+def add_base_arguments(parser: argparse.ArgumentParser) -> None:
+    """The base, and what it runs on: the same for every command that loads one."""
+    parser.add_argument("--base", required=True, help="directory or hub id of the base")
+    parser.add_argument("--device", default=_default_device(), help="cpu or cuda")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
+
+
+def _default_device() -> str:
     """A GPU where torch sees one."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -25,7 +25,7 @@ from eagle.errors import EagleConfigError
 from eagle.loading import TargetFacts, bind_draft, check_fit, read_draft
 from eagle.sampling import Sampler
 from eagle.stopping import StopRule
-from eagle.training.base import Base, default_device, load_base
+from eagle.training.base import Base, add_base_arguments, load_base
 from eagle.training.collate import ImageSlots
 from eagle.training.generate_data import chat_prompt, encode
 from eagle.training.images import ImageMerger
@@ -207,7 +207,7 @@ def table(figures: dict[str, dict[str, Acceptance]]) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     shape = TreeShape()
-    parser.add_argument("--base", required=True, help="directory or hub id of the base")
+    add_base_arguments(parser)
     parser.add_argument("--draft", required=True, type=Path, help="directory of the draft")
     parser.add_argument(
         "--prompts",
@@ -255,8 +255,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="plain",
         help="what the draft reads at image positions, as it was trained",
     )
-    parser.add_argument("--device", default=default_device(), help="cpu or cuda")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
     parser.add_argument("--out", type=Path, help="JSON to write")
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from eagle.errors import EagleConfigError
-from eagle.training.base import Base, default_device, load_base
+from eagle.training.base import Base, add_base_arguments, load_base
 from eagle.training.batch_decode import BatchDecoder, Completion, Request
 from eagle.training.images import ImageMerger
 from eagle.training.progress import Progress
@@ -210,7 +210,7 @@ def _stream(*parts: object) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     defaults = DataOptions()
-    parser.add_argument("--base", required=True, help="directory or hub id of the base")
+    add_base_arguments(parser)
     parser.add_argument("--out", required=True, type=Path, help="folder of the training set")
     parser.add_argument("--prompts", type=Path, help="JSONL of prompts instead of composed ones")
     parser.add_argument(
@@ -235,8 +235,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=defaults.seed, help="prompts and sampled answers"
     )
-    parser.add_argument("--device", default=default_device(), help="cpu or cuda")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
 
 
 def run(arguments: argparse.Namespace) -> None:

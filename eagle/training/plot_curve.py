@@ -26,6 +26,11 @@ def plot_curves(curves: Sequence[tuple[str, Sequence[CurvePoint]]], out: Path) -
             "Plotting needs matplotlib: pip install -r requirements-training.txt"
         ) from error
     figure = Figure(figsize=(7.5, 4), layout="constrained")
+    known = figure.canvas.get_supported_filetypes()
+    if out.suffix.removeprefix(".") not in known:
+        raise EagleError(
+            f"{out} has no ending that can be plotted: {', '.join('.' + end for end in known)}"
+        )
     axes = figure.subplots()
     for name, points in curves:
         tokens = [point.tokens / 1e6 for point in points]
@@ -35,11 +40,7 @@ def plot_curves(curves: Sequence[tuple[str, Sequence[CurvePoint]]], out: Path) -
     axes.grid(alpha=0.3)
     if len(curves) > 1:
         axes.legend()
-    known = figure.canvas.get_supported_filetypes()
-    if out.suffix.removeprefix(".") not in known:
-        raise EagleError(
-            f"{out} has no ending that can be plotted: {', '.join('.' + end for end in known)}"
-        )
+    out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, metadata={"Date": None} if out.suffix == ".svg" else None)
 
 

@@ -20,7 +20,7 @@ from typing import Any, get_args
 import torch
 
 from eagle.errors import EagleConfigError
-from eagle.training.base import Base, default_device, load_base
+from eagle.training.base import Base, add_base_arguments, load_base
 from eagle.training.collate import Collator, ImageSlots
 from eagle.training.computing import FeatureComputer
 from eagle.training.curve import CurvePoint, add_point, cut_curve
@@ -286,7 +286,7 @@ def record(trainer: Trainer, evaluation: Evaluation, losses: Sequence[float], cu
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     defaults = TrainOptions()
-    parser.add_argument("--base", required=True, help="directory or hub id of the base")
+    add_base_arguments(parser)
     parser.add_argument("--data", required=True, type=Path, nargs="+", help="training sets")
     parser.add_argument("--out", required=True, type=Path, help="directory of the draft")
     parser.add_argument("--start-from", type=Path, help="a draft to train further")
@@ -356,8 +356,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=defaults.seed,
         help="order of the answers, and the weights that start at random",
     )
-    parser.add_argument("--device", default=default_device(), help="cpu or cuda")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
 
 
 def run(arguments: argparse.Namespace) -> None:

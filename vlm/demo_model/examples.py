@@ -22,7 +22,7 @@ from vlm.demo_model.material import Material, training_material
 from vlm.demo_model.objects import OBJECTS
 from vlm.demo_model.printing import write_word
 from vlm.demo_model.scenes import draw_chart, draw_shapes, draw_these
-from vlm.demo_model.sheet import Scene
+from vlm.demo_model.sheet import Item, Scene
 from vlm.demo_model.train import TrainingFiles
 from vlm.demo_model.wording import NUMBER_WORDS
 from vlm.pipeline import VlmPipeline
@@ -62,13 +62,15 @@ def _number_of_things(scene: Scene) -> tuple[str, ...]:
 
 
 def _only_color(scene: Scene) -> tuple[str, ...]:
-    colors = {item.color for item in scene.items if item.color}
-    return tuple(colors) if len(scene.items) == 1 else ()
+    return _color(scene.items[0]) if len(scene.items) == 1 else ()
 
 
 def _highest(scene: Scene) -> tuple[str, ...]:
-    color = max(scene.items, key=lambda item: item.height).color
-    return (color,) if color else ()
+    return _color(max(scene.items, key=lambda item: item.height))
+
+
+def _color(item: Item) -> tuple[str, ...]:
+    return (item.color,) if item.color else ()
 
 
 def _print(word: str) -> Draw:

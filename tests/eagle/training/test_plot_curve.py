@@ -37,7 +37,7 @@ def test_every_evaluation_is_a_mark_further_right_and_up(curve: Path, tmp_path: 
 
 
 def test_the_same_curve_is_the_same_file(curve: Path, tmp_path: Path) -> None:
-    first, second = tmp_path / "a.png", tmp_path / "b.png"
+    first, second = tmp_path / "a.png", tmp_path / "new folder" / "b.png"
     for out in (first, second):
         assert main(["plot", str(curve), str(curve), "--out", str(out)]) == 0
     assert first.read_bytes() == second.read_bytes()
